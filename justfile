@@ -1,0 +1,59 @@
+# Recipes of mpxdp. `./dev RECIPE` installs what they need first.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+export RUSTDOCFLAGS := "-D warnings"
+
+# Lists the recipes.
+default:
+    @just --list
+
+# Sends a stream from the kernel's MPTCP to mpxdp, and to the kernel's own readers beside it.
+demo *ARGS:
+    cargo build --release --package mpxdp-control --package mpxdp-bench
+    target/release/mpxdp-bench demo {{ARGS}}
+
+# Everything that has to pass: lints, docs, all tests (root), loom, the prebuilt XDP object.
+test: privileges lint doc object loom
+    MPXDP_REQUIRE_PRIVILEGES=1 cargo test --profile checked --workspace --all-targets
+    cargo test --profile checked --workspace --doc
+
+# What needs no root: the same tests, the privileged ones skipped with their reason.
+test-unprivileged:
+    cargo test --workspace
+
+# Formatting and clippy, warnings as errors.
+lint:
+    cargo fmt --all --check
+    cargo clippy --quiet --workspace --all-targets -- -D warnings
+
+# The documentation, warnings as errors.
+doc:
+    cargo doc --quiet --workspace --no-deps --document-private-items
+
+# Model-checks the parts that threads share.
+loom:
+    RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom --package mpxdp --lib loom_
+
+# Rebuilds the XDP program and compares it with the object in the repository.
+object:
+    cargo run --quiet --package mpxdp-ebpf --features rebuild --bin rebuild-object -- --check
+
+# Rebuilds the XDP program into the repository, after a change of its source.
+object-update:
+    cargo run --quiet --package mpxdp-ebpf --features rebuild --bin rebuild-object
+
+# Licences, sources and duplicate crates (needs cargo-deny).
+deny:
+    cargo deny check bans licenses sources
+
+# The lab by hand: `just lab up --links 2`, `just lab exec snd ip addr`, `just lab down`.
+lab *ARGS:
+    cargo build --release --package mpxdp-bench
+    target/release/mpxdp-bench lab {{ARGS}}
+
+# Says at once what the privileged tests lack, not after minutes of building.
+[private]
+privileges:
+    @[ "$(id -u)" -eq 0 ] || { echo "test: needs root (it attaches XDP programs in namespaces of its own); without: ./dev test-unprivileged" >&2; exit 1; }
+    @[ "$(cat /proc/sys/net/mptcp/enabled 2>/dev/null)" = 1 ] || { echo "test: this kernel has no MPTCP, or it is off (sysctl net.mptcp.enabled)" >&2; exit 1; }

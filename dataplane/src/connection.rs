@@ -1,0 +1,1 @@
+//! What a worker and the application share of one connection.

@@ -1,0 +1,212 @@
+//! Where threads run: which CPUs the workers, the reader and the NIC's processing are given.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// A list of CPUs in the kernel's notation, e.g. `0-3,8`. Empty means: no wish.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CpuList(Vec<usize>);
+
+impl CpuList {
+    /// The CPUs, in the order that they were named.
+    #[must_use]
+    pub fn as_slice(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// Whether no CPU is named.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The CPUs that the calling thread may run on.
+    ///
+    /// # Errors
+    ///
+    /// What `sched_getaffinity` says.
+    pub fn allowed() -> Result<Self> {
+        let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0))
+            .map_err(|e| Error::io("reading the CPUs that this process may use", e.into()))?;
+        let all = 0..nix::sched::CpuSet::count();
+        Ok(Self(all.filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect()))
+    }
+
+    /// Lets the calling thread run on these CPUs only; an empty list changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`] if one of them does not exist or may not be used.
+    pub fn pin_this_thread(&self) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let refused = || {
+            Error::Configuration(format!(
+                "CPU {self}: does not exist or may not be used by this process"
+            ))
+        };
+        let mut set = nix::sched::CpuSet::new();
+        for &cpu in &self.0 {
+            set.set(cpu).map_err(|_| refused())?;
+        }
+        nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).map_err(|_| refused())
+    }
+}
+
+impl FromIterator<usize> for CpuList {
+    fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> Self {
+        Self(cpus.into_iter().collect())
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, cpu) in self.0.iter().enumerate() {
+            if n > 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{cpu}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = Error;
+
+    /// Reads `0-3,8`; a `+` may stand for the comma where that has another meaning.
+    fn from_str(text: &str) -> Result<Self> {
+        parse_numbers(text).map(Self).ok_or_else(|| {
+            Error::Configuration(format!("\"{text}\" is not a list of CPUs; write it like 0-3,8"))
+        })
+    }
+}
+
+/// Reads `0-3,8` or `0-3+8` into the numbers; `None` if it is anything else.
+pub(crate) fn parse_numbers(text: &str) -> Option<Vec<usize>> {
+    // No machine has more CPUs or queues; it bounds what a typing error can ask for.
+    const MOST: usize = 8192;
+    let number = |n: &str| n.parse().ok().filter(|&n: &usize| n < MOST);
+    let mut numbers = Vec::new();
+    for part in text.split([',', '+']) {
+        match part.split_once('-') {
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last {
+                    return None;
+                }
+                numbers.extend(first..=last);
+            }
+            None => numbers.push(number(part)?),
+        }
+    }
+    let mut sorted = numbers.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    (sorted.len() == numbers.len()).then_some(numbers)
+}
+
+/// Which CPUs the parts of the receive path run on.
+///
+/// Its text form is `auto`, or `KEY=CPUS` parts separated by spaces, semicolons or slashes with
+/// the keys `napi`, `worker` and `reader`, e.g. `napi=0 worker=1 reader=1`. As many workers are
+/// made as `worker` names CPUs.
+///
+/// ```
+/// let placement: mpxdp::Placement = "napi=0 worker=2-3 reader=1".parse()?;
+/// assert_eq!(placement.workers.as_slice(), [2, 3]);
+/// assert_eq!(placement.to_string(), "napi=0 worker=2,3 reader=1");
+/// # Ok::<(), mpxdp::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Placement {
+    /// Where the NIC's processing is to run. The engine does not touch it: it is host set-up,
+    /// for `mpxdp doctor` and the lab to carry out.
+    pub napi: CpuList,
+    /// The workers' CPUs, one each. Empty: the engine chooses.
+    pub workers: CpuList,
+    /// The reader's CPUs: for the application to carry out by [`CpuList::pin_this_thread`].
+    pub reader: CpuList,
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (key, cpus) in
+            [("napi", &self.napi), ("worker", &self.workers), ("reader", &self.reader)]
+        {
+            if !cpus.is_empty() {
+                write!(f, "{separator}{key}={cpus}")?;
+                separator = " ";
+            }
+        }
+        if separator.is_empty() { f.write_str("auto") } else { Ok(()) }
+    }
+}
+
+impl FromStr for Placement {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut placement = Self::default();
+        if text.trim() == "auto" {
+            return Ok(placement);
+        }
+        for part in text.split([' ', ';', '/']).filter(|part| !part.is_empty()) {
+            let (key, cpus) = part.split_once('=').unwrap_or((part, ""));
+            let place = match key {
+                "napi" => &mut placement.napi,
+                "worker" => &mut placement.workers,
+                "reader" => &mut placement.reader,
+                _ => {
+                    return Err(Error::Configuration(format!(
+                        "\"{part}\" is not a placement; write it like \
+                         \"napi=0 worker=1 reader=1\", or auto"
+                    )));
+                }
+            };
+            *place = cpus.parse()?;
+        }
+        Ok(placement)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_read_ranges_and_both_separators() {
+        assert_eq!("0-2,7".parse::<CpuList>().unwrap().as_slice(), [0, 1, 2, 7]);
+        assert_eq!("3+1".parse::<CpuList>().unwrap().as_slice(), [3, 1]);
+    }
+
+    #[test]
+    fn cpu_lists_refuse_what_is_no_list() {
+        for text in ["", "a", "2-1", "1,1", "0-2,1", "-1", "1,", "99999", "0-99999999"] {
+            assert!(text.parse::<CpuList>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_placement_reads_its_own_text() {
+        for text in ["auto", "napi=0 worker=1 reader=1", "worker=1,2", "reader=0"] {
+            assert_eq!(text.parse::<Placement>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_placement_refuses_unknown_keys_and_empty_lists() {
+        for text in ["wrker=1", "worker", "worker=", "1"] {
+            assert!(text.parse::<Placement>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn pinning_to_a_cpu_that_does_not_exist_is_an_error() {
+        assert!(CpuList(vec![1000]).pin_this_thread().is_err());
+    }
+}

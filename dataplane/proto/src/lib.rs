@@ -9,8 +9,12 @@
 
 extern crate alloc;
 
+pub mod config;
+pub mod connection;
+pub mod crypto;
 pub mod range_set;
 pub mod segment;
 pub mod seq;
+pub mod subflow;
 pub mod time;
 pub mod wire;

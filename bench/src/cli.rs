@@ -1,0 +1,285 @@
+//! The command line.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use mpxdp_bench::lab::{Family, Lab, Side};
+use mpxdp_bench::traffic::socket::Protocol;
+use mpxdp_bench::traffic::{receiver, sender};
+use mpxdp_bench::{Error, Interrupt, Result};
+use serde::Serialize;
+
+/// The lab, the traffic and the benchmarks of mpxdp.
+#[derive(Parser)]
+#[command(name = "mpxdp-bench", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Two network namespaces joined by veth pairs.
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// Send with the kernel's MPTCP or TCP; one JSON document on standard output.
+    Sender(SenderArguments),
+    /// Receive with the kernel's MPTCP or TCP; one JSON document on standard output.
+    Receiver(ReceiverArguments),
+}
+
+#[derive(Subcommand)]
+enum LabCommand {
+    /// Make the lab; one that is up already with the same shape is left as it is.
+    Up {
+        #[command(flatten)]
+        name: Name,
+        /// Number of veth pairs.
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        links: u32,
+        /// Receive and transmit queues of each end.
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        queues: u32,
+        /// MTU of the links in bytes, 1280 to 65535.
+        #[arg(long, default_value_t = 1500, value_name = "BYTES")]
+        mtu: u32,
+        /// Tag all frames on the links with this VLAN.
+        #[arg(long, value_name = "ID")]
+        vlan: Option<u16>,
+        /// Leave generic receive offload off at the receiver's ends.
+        #[arg(long)]
+        no_gro: bool,
+    },
+    /// Remove the lab, with the processes that run in it.
+    Down {
+        #[command(flatten)]
+        name: Name,
+    },
+    /// Run a command in a namespace of the lab.
+    Exec {
+        #[command(flatten)]
+        name: Name,
+        /// Whose namespace.
+        side: SideName,
+        /// The command and its arguments.
+        #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+}
+
+#[derive(Args)]
+struct Name {
+    /// What the namespaces' names start with.
+    #[arg(long, default_value = "mpxdp", value_name = "PREFIX")]
+    name: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SideName {
+    Snd,
+    Rcv,
+}
+
+#[derive(Args)]
+struct SenderArguments {
+    /// Where to connect to.
+    #[arg(long, value_name = "ADDR:PORT")]
+    connect: SocketAddr,
+    /// What to speak.
+    #[arg(long, value_enum, default_value_t = Protocol::Mptcp)]
+    protocol: Protocol,
+    #[command(flatten)]
+    content: ContentArguments,
+    /// Bytes for a write.
+    #[arg(long, default_value_t = 256 * 1024, value_name = "BYTES")]
+    write_size: usize,
+    /// Connections in all.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    connections: u32,
+    /// Connections at once.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    parallel: u32,
+    /// Go on trying for so long while nobody listens.
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = seconds)]
+    retry: f64,
+    /// How long connecting, and the peer's end afterwards, may take.
+    #[arg(long, default_value_t = 30.0, value_name = "SECONDS", value_parser = seconds)]
+    patience: f64,
+    /// Bytes a second at most.
+    #[arg(long, value_name = "BYTES")]
+    rate: Option<u64>,
+    /// Reset the connection once all is sent, instead of ending it.
+    #[arg(long)]
+    reset: bool,
+    /// Report SHA-256 of what was sent.
+    #[arg(long)]
+    hash: bool,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct ContentArguments {
+    /// Send so many bytes of a fixed pattern.
+    #[arg(long, value_name = "N")]
+    bytes: Option<u64>,
+    /// Send a fixed pattern for so long.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Send a file.
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct ReceiverArguments {
+    /// Which receiver.
+    #[arg(long, value_enum)]
+    kind: Kind,
+    /// Where to listen.
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// Connections after which to end.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    connections: u32,
+    /// Report SHA-256 of what arrived.
+    #[arg(long)]
+    hash: bool,
+    /// How long a connection may be silent.
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = seconds)]
+    patience: f64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    KernelMptcp,
+    KernelTcp,
+}
+
+/// A time in seconds that a [`Duration`] can hold.
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.0..=1e6).contains(&value) { Ok(value) } else { Err("from 0 to 1000000".to_owned()) }
+}
+
+/// Runs what the command line asks for and returns the exit code.
+pub(crate) fn run() -> Result<u8> {
+    match Cli::parse().command {
+        Command::Lab(command) => lab(command),
+        Command::Sender(arguments) => {
+            let report = sender::run(&arguments.options()?)?;
+            let failed = report.connections.iter().any(|connection| connection.error.is_some());
+            print(&report)?;
+            Ok(u8::from(failed))
+        }
+        Command::Receiver(arguments) => {
+            let report = receiver::run(&arguments.options())?;
+            let failed = report.connections.iter().any(|connection| connection.error.is_some());
+            print(&report)?;
+            Ok(u8::from(failed))
+        }
+    }
+}
+
+fn lab(command: LabCommand) -> Result<u8> {
+    match command {
+        LabCommand::Up { name, links, queues, mtu, vlan, no_gro } => {
+            let interrupt = Interrupt::install()?;
+            let lab = Lab::builder()
+                .name(name.name)
+                .links(links)
+                .queues(queues)
+                .mtu(mtu)
+                .vlan(vlan)
+                .gro(!no_gro)
+                .kept()
+                .interrupt(&interrupt)
+                .up()?;
+            describe(&lab);
+            Ok(0)
+        }
+        LabCommand::Down { name } => {
+            let there = Lab::down(&name.name)?;
+            eprintln!("{}", if there { "lab removed" } else { "no lab was up" });
+            Ok(0)
+        }
+        LabCommand::Exec { name, side, command } => {
+            let lab = Lab::open(&name.name)?;
+            let side = match side {
+                SideName::Snd => Side::Sender,
+                SideName::Rcv => Side::Receiver,
+            };
+            let (program, arguments) =
+                command.split_first().ok_or_else(|| Error::Usage("no command".into()))?;
+            let error = lab.command(side, program).args(arguments).exec();
+            Err(Error::failed("cannot run `ip`: install the package iproute2", error))
+        }
+    }
+}
+
+/// What there is to use, for the user who typed `lab up`.
+fn describe(lab: &Lab) {
+    for link in 0..lab.spec().links {
+        let [sender, receiver] = Side::BOTH.map(|side| {
+            format!(
+                "{} {} {} {}",
+                lab.namespace(side),
+                lab.interface(side, link),
+                lab.address(side, link, Family::V4),
+                lab.address(side, link, Family::V6)
+            )
+        });
+        eprintln!("{sender} -- {receiver}");
+    }
+}
+
+impl SenderArguments {
+    fn options(self) -> Result<sender::Options> {
+        let content = match self.content {
+            ContentArguments { bytes: Some(bytes), .. } => sender::Content::Bytes(bytes),
+            ContentArguments { seconds: Some(seconds), .. } => {
+                sender::Content::Time(Duration::from_secs_f64(seconds))
+            }
+            ContentArguments { file: Some(file), .. } => sender::Content::File(file),
+            _ => return Err(Error::Usage("one of --bytes, --seconds, --file".into())),
+        };
+        Ok(sender::Options {
+            protocol: self.protocol,
+            connect: self.connect,
+            content,
+            write_size: self.write_size,
+            connections: self.connections,
+            parallel: self.parallel,
+            retry: Duration::from_secs_f64(self.retry),
+            patience: Duration::from_secs_f64(self.patience.max(0.001)),
+            rate: self.rate,
+            reset: self.reset,
+            hash: self.hash,
+        })
+    }
+}
+
+impl ReceiverArguments {
+    fn options(&self) -> receiver::Options {
+        receiver::Options {
+            protocol: match self.kind {
+                Kind::KernelMptcp => Protocol::Mptcp,
+                Kind::KernelTcp => Protocol::Tcp,
+            },
+            listen: self.listen,
+            connections: self.connections,
+            hash: self.hash,
+            patience: Duration::from_secs_f64(self.patience.max(0.001)),
+        }
+    }
+}
+
+fn print(report: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(report)
+        .map_err(|error| Error::failed("cannot write the report", error))?;
+    writeln!(io::stdout(), "{text}")
+        .map_err(|error| Error::failed("cannot write the report", error))
+}

@@ -1,0 +1,48 @@
+//! SIGINT and SIGTERM as a flag, so that every exit path runs the destructors that clean up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Context, Error, Result};
+
+/// Set once SIGINT or SIGTERM arrived. Cheap to clone; all clones show the same.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// One that no signal sets.
+    #[must_use]
+    pub fn never() -> Self {
+        Self::default()
+    }
+
+    /// Catches SIGINT and SIGTERM from now on. The second one of them no longer kills the process:
+    /// the clean-up must not be cut short.
+    ///
+    /// # Errors
+    ///
+    /// If the handler cannot be installed.
+    pub fn install() -> Result<Self> {
+        let flag = Self::default();
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&flag.0))
+                .context(|| format!("cannot catch signal {signal}"))?;
+        }
+        Ok(flag)
+    }
+
+    /// Whether a signal arrived.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// An error once a signal arrived; to be called between the steps of anything that takes long.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`].
+    pub fn check(&self) -> Result<()> {
+        if self.is_set() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,115 @@
+//! Making a lab.
+
+use std::path::Path;
+
+use super::spec::Spec;
+use super::tool::{run, run_in, within};
+use super::{Family, Side, address, vlan};
+use crate::error::{Context, Error, Result};
+use crate::interrupt::Interrupt;
+
+/// Refuses to touch a namespace that no lab made.
+pub(super) fn refuse_foreign(spec: &Spec) -> Result<()> {
+    for side in Side::BOTH {
+        let namespace = spec.namespace(side);
+        if exists(&namespace) {
+            return Err(Error::Failed(format!(
+                "namespace {namespace} exists but is no lab's: choose another --name, or remove it \
+                 with `ip netns del {namespace}`"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn exists(namespace: &str) -> bool {
+    Path::new("/run/netns").join(namespace).exists()
+}
+
+/// Whether all interfaces of the lab are there and up.
+pub(super) fn is_up(spec: &Spec) -> bool {
+    Side::BOTH.iter().all(|&side| {
+        let namespace = spec.namespace(side);
+        exists(&namespace)
+            && (0..spec.links).all(|link| {
+                let interface = format!("{}{link}", side.tag());
+                run(&["ip", "-n", &namespace, "-o", "link", "show", "dev", &interface, "up"])
+                    .is_ok_and(|line| line.contains(&format!("mtu {} ", spec.mtu)))
+            })
+    })
+}
+
+/// Makes the namespaces and all links.
+pub(super) fn make(spec: &Spec, interrupt: &Interrupt) -> Result<()> {
+    for side in Side::BOTH {
+        interrupt.check()?;
+        let namespace = spec.namespace(side);
+        run(&["ip", "netns", "add", &namespace])?;
+        run(&["ip", "-n", &namespace, "link", "set", "lo", "up"])?;
+        // Duplicate address detection would keep IPv6 addresses unusable for the first second.
+        let applied = within(&namespace, || {
+            ["all", "default"].into_iter().try_for_each(|scope| {
+                std::fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/accept_dad"), "0")
+            })
+        })?;
+        applied.context(|| format!("cannot turn off IPv6 DAD in {namespace}"))?;
+    }
+    for link in 0..spec.links {
+        interrupt.check()?;
+        add_link(spec, link)?;
+        for side in Side::BOTH {
+            interrupt.check()?;
+            configure_end(spec, side, link)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a veth pair, each end directly in its namespace.
+fn add_link(spec: &Spec, link: u32) -> Result<()> {
+    let [sender, receiver] = Side::BOTH.map(|side| spec.namespace(side));
+    let [sender_end, receiver_end] = Side::BOTH.map(|side| format!("{}{link}", side.tag()));
+    let (mtu, queues) = (spec.mtu.to_string(), spec.queues.to_string());
+    let shape = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];
+    let mut command = vec!["ip", "link", "add", "name", &sender_end, "netns", &sender];
+    command.extend(shape);
+    command.extend(["type", "veth", "peer", "name", &receiver_end, "netns", &receiver]);
+    command.extend(shape);
+    run(&command).map(|_| ())
+}
+
+fn configure_end(spec: &Spec, side: Side, link: u32) -> Result<()> {
+    let namespace = spec.namespace(side);
+    let interface = format!("{}{link}", side.tag());
+    match side {
+        Side::Sender => {
+            run_in(&namespace, &["ethtool", "-K", &interface, "tx", "off"])?;
+        }
+        Side::Receiver => {
+            let gro = if spec.gro { "on" } else { "off" };
+            run_in(&namespace, &["ethtool", "-K", &interface, "gro", gro])?;
+        }
+    }
+    if spec.vlan.is_some() {
+        // A tag that travels beside the frame, as veth's offload has it, is invisible to XDP.
+        run_in(&namespace, &["ethtool", "-K", &interface, "txvlan", "off", "rxvlan", "off"])?;
+    }
+    run(&["ip", "-n", &namespace, "link", "set", &interface, "up"])?;
+    if let Some(id) = spec.vlan {
+        vlan::add(&namespace, &interface, id)?;
+    }
+    add_addresses(spec, side, link)
+}
+
+/// Gives a side's end of a link its addresses; those it has are left alone.
+pub(super) fn add_addresses(spec: &Spec, side: Side, link: u32) -> Result<()> {
+    let namespace = spec.namespace(side);
+    let interface = format!("{}{link}", side.tag());
+    let holder =
+        spec.vlan.map_or_else(|| interface.clone(), |id| vlan::holder(&namespace, &interface, id));
+    for (family, prefix) in [(Family::V4, 24), (Family::V6, 64)] {
+        let cidr = format!("{}/{prefix}", address(side, link, family));
+        run(&["ip", "-n", &namespace, "addr", "replace", &cidr, "dev", &holder])?;
+    }
+    Ok(())
+}

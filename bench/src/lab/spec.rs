@@ -1,0 +1,216 @@
+//! What a lab is made with.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Lab, Side, journal, setup, teardown, tool};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+
+/// As many links as the third byte of the IPv4 networks can number.
+pub(super) const MAX_LINKS: u32 = 64;
+/// As many queues as veth takes.
+const MAX_QUEUES: u32 = 4096;
+/// Names of namespaces become file names, and are typed by hand.
+const MAX_NAME: usize = 40;
+
+/// The shape of a lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// What the namespaces' names start with.
+    pub name: String,
+    /// The number of links, 1 to 64.
+    pub links: u32,
+    /// The number of queues of each end of each link, 1 to 4096.
+    pub queues: u32,
+    /// The MTU of each link in bytes, 1280 (the least IPv6 allows) to 65535.
+    pub mtu: u32,
+    /// The VLAN that all frames on the links carry as a tag, 1 to 4094; none: untagged.
+    pub vlan: Option<u16>,
+    /// Whether generic receive offload is on at the receiver's ends.
+    pub gro: bool,
+}
+
+impl Spec {
+    /// The name of a side's namespace.
+    pub(super) fn namespace(&self, side: Side) -> String {
+        namespace(&self.name, side)
+    }
+
+    fn check(&self) -> Result<()> {
+        check_name(&self.name)?;
+        let usage = |text: String| Err(Error::Usage(text));
+        if !(1..=MAX_LINKS).contains(&self.links) {
+            return usage(format!("--links {}: from 1 to {MAX_LINKS}", self.links));
+        }
+        if !(1..=MAX_QUEUES).contains(&self.queues) {
+            return usage(format!("--queues {}: from 1 to {MAX_QUEUES}", self.queues));
+        }
+        if !(1280..=65535).contains(&self.mtu) {
+            return usage(format!("--mtu {}: from 1280 to 65535", self.mtu));
+        }
+        match self.vlan {
+            Some(id) if !(1..=4094).contains(&id) => usage(format!("--vlan {id}: from 1 to 4094")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The name of a side's namespace in the lab of that name.
+pub(super) fn namespace(name: &str, side: Side) -> String {
+    format!("{name}-{}", side.tag())
+}
+
+/// Refuses names that could mean a file elsewhere, or a namespace that is not a lab's.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    if name.is_empty() || name.len() > MAX_NAME || !letters || name.starts_with('-') {
+        return Err(Error::Usage(format!(
+            "--name {name:?}: letters, digits, '-' and '_' only, at most {MAX_NAME}"
+        )));
+    }
+    Ok(())
+}
+
+/// Makes a [`Lab`]; see [`Lab::builder`].
+#[derive(Clone, Debug)]
+pub struct Builder {
+    spec: Spec,
+    kept: bool,
+    interrupt: Interrupt,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        let spec =
+            Spec { name: "mpxdp".into(), links: 1, queues: 1, mtu: 1500, vlan: None, gro: true };
+        Self { spec, kept: false, interrupt: Interrupt::never() }
+    }
+}
+
+impl Builder {
+    /// What the namespaces' names start with; `mpxdp` if not given.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.spec.name = name.into();
+        self
+    }
+
+    /// The number of links; one if not given.
+    #[must_use]
+    pub const fn links(mut self, links: u32) -> Self {
+        self.spec.links = links;
+        self
+    }
+
+    /// The number of queues of each end; one if not given.
+    #[must_use]
+    pub const fn queues(mut self, queues: u32) -> Self {
+        self.spec.queues = queues;
+        self
+    }
+
+    /// The MTU in bytes; 1500 if not given.
+    #[must_use]
+    pub const fn mtu(mut self, mtu: u32) -> Self {
+        self.spec.mtu = mtu;
+        self
+    }
+
+    /// The VLAN tag of all frames on the links; none if not given.
+    #[must_use]
+    pub const fn vlan(mut self, vlan: Option<u16>) -> Self {
+        self.spec.vlan = vlan;
+        self
+    }
+
+    /// Whether generic receive offload is on at the receiver's ends; on if not given.
+    #[must_use]
+    pub const fn gro(mut self, gro: bool) -> Self {
+        self.spec.gro = gro;
+        self
+    }
+
+    /// The lab shall outlive this process: it is not removed when its maker is found dead.
+    #[must_use]
+    pub const fn kept(mut self) -> Self {
+        self.kept = true;
+        self
+    }
+
+    /// Stops, and removes what was made so far, once a signal arrived.
+    #[must_use]
+    pub fn interrupt(mut self, interrupt: &Interrupt) -> Self {
+        self.interrupt = interrupt.clone();
+        self
+    }
+
+    /// Makes the lab. A kept lab of the same name and shape that is up already is taken as it is;
+    /// one of another shape is replaced. Labs whose makers were killed are removed on the way.
+    ///
+    /// # Errors
+    ///
+    /// A value out of range, a missing tool or privilege, a namespace of that name that no lab
+    /// made, or a refusal of the system. Nothing is left behind then.
+    pub fn up(self) -> Result<Lab> {
+        let Self { spec, kept, interrupt } = self;
+        spec.check()?;
+        tool::require_privilege()?;
+        tool::require_tools()?;
+        let lock = journal::lock()?;
+        teardown::sweep(&lock)?;
+        let earlier = journal::read(&spec.name)?;
+        if let Some(entry) = &earlier
+            && kept
+            && entry.complete
+            && entry.spec == spec
+            && setup::is_up(&spec)
+        {
+            return Ok(Lab { spec, removed_on_drop: false });
+        }
+        if earlier.is_some() {
+            teardown::remove(&lock, &spec.name)?;
+        }
+        setup::refuse_foreign(&spec)?;
+        let mut entry =
+            if kept { journal::Entry::kept(spec) } else { journal::Entry::owned(spec)? };
+        entry.complete = false;
+        // Before the first namespace: a lab half made by a process that was killed must be found.
+        journal::write(&entry)?;
+        let made = setup::make(&entry.spec, &interrupt).and_then(|()| {
+            entry.complete = true;
+            journal::write(&entry)
+        });
+        if let Err(error) = made {
+            teardown::remove(&lock, &entry.spec.name)?;
+            return Err(error);
+        }
+        Ok(Lab { spec: entry.spec, removed_on_drop: !kept })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(builder: Builder) -> String {
+        match builder.spec.check() {
+            Err(Error::Usage(text)) => text,
+            other => panic!("not refused as wrong usage: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_are_wrong_usage() {
+        assert!(refused(Lab::builder().links(0)).contains("--links 0"));
+        assert!(refused(Lab::builder().links(65)).contains("--links 65"));
+        assert!(refused(Lab::builder().queues(0)).contains("--queues 0"));
+        assert!(refused(Lab::builder().mtu(1279)).contains("--mtu 1279"));
+        assert!(refused(Lab::builder().mtu(65536)).contains("--mtu 65536"));
+        assert!(refused(Lab::builder().vlan(Some(0))).contains("--vlan 0"));
+        assert!(refused(Lab::builder().vlan(Some(4095))).contains("--vlan 4095"));
+        for name in ["", "../x", "a/b", "-a", "a b"] {
+            assert!(refused(Lab::builder().name(name)).contains("--name"), "{name:?}");
+        }
+        assert!(Lab::builder().links(64).queues(4096).mtu(65535).spec.check().is_ok());
+    }
+}

@@ -1,0 +1,24 @@
+//! The lab, the traffic and the measurements of mpxdp.
+//!
+//! * [`lab`] makes two network namespaces joined by veth pairs, and takes them away again whatever
+//!   happens.
+//! * [`traffic`] is the Linux kernel's own MPTCP and TCP, as a sender and as a receiver.
+//! * [`measure`] places the NIC's processing on a CPU and says what a receiver cost.
+//! * [`demo`] puts the receivers side by side.
+//! * [`report`] is the document that every benchmark writes, [`environment`] what it says about the
+//!   machine.
+//!
+//! Everything here is for tests and benchmarks; an application links the crate `mpxdp` instead.
+
+pub mod demo;
+pub mod environment;
+mod error;
+mod interrupt;
+pub mod lab;
+pub mod measure;
+pub mod report;
+mod sys;
+pub mod traffic;
+
+pub use error::{Error, Result};
+pub use interrupt::Interrupt;

@@ -6,7 +6,7 @@
 #include "kernel.h"
 
 SEC("xdp.frags")
-int mpxdp_front(struct xdp_md *context)
+int mpxdp_front(struct xdp_md *context __attribute__((unused)))
 {
 	return XDP_PASS;
 }

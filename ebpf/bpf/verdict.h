@@ -2,8 +2,7 @@
 /*
  * What became of a packet, and the counters of it: one slot a verdict and CPU.
  *
- * The loader's `Verdict` lists the same names in the same order; a test compares the two by the
- * object's BTF.
+ * The loader's `Verdict` lists the same names in the same order; a test compares the two.
  */
 #ifndef MPXDP_VERDICT_H
 #define MPXDP_VERDICT_H

@@ -1,0 +1,51 @@
+//! What the privileged tests share.
+
+#![allow(dead_code, reason = "every test binary uses a part")]
+
+pub(crate) mod packet;
+
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::Command;
+use std::thread;
+
+use nix::sched::{CloneFlags, unshare};
+
+/// Whether the test may run. Without privileges it is skipped with a line that says so, or fails
+/// where `MPXDP_REQUIRE_PRIVILEGES=1` says that they are to be had.
+pub(crate) fn privileged(test: &str) -> bool {
+    if nix::unistd::geteuid().is_root() {
+        return true;
+    }
+    let required = std::env::var("MPXDP_REQUIRE_PRIVILEGES").is_ok_and(|value| value == "1");
+    assert!(!required, "{test}: needs root, and MPXDP_REQUIRE_PRIVILEGES=1 forbids to skip it");
+    eprintln!("skipped {test}: needs root to load BPF programs and to make network namespaces");
+    false
+}
+
+/// An `AF_XDP` socket, bound to nothing: enough to fill a slot of the program's sockets.
+pub(crate) fn xdp_socket() -> OwnedFd {
+    // SAFETY: the call takes no pointers.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    assert!(fd >= 0, "AF_XDP socket: {}", std::io::Error::last_os_error());
+    // SAFETY: the descriptor is new and nobody else's.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Runs `body` on a thread with a network namespace of its own, which goes with the thread.
+pub(crate) fn in_own_namespace<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+        body()
+    });
+    match thread.join() {
+        Ok(value) => value,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Runs `ip` with these arguments, in the calling thread's namespace.
+pub(crate) fn ip(arguments: &str) {
+    let output =
+        Command::new("ip").args(arguments.split_whitespace()).output().expect("ip (iproute2) runs");
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}

@@ -58,7 +58,7 @@ impl RxFrame {
     /// The number of bytes that this buffer holds of the packet.
     #[must_use]
     #[inline]
-    #[expect(clippy::len_without_is_empty, reason = "no port yields an empty frame")]
+    #[expect(clippy::len_without_is_empty, reason = "nothing is done differently if it is 0")]
     pub const fn len(&self) -> usize {
         self.len as usize
     }

@@ -299,8 +299,9 @@ impl Port for ReplayPort {
     fn receive(&mut self, max: usize, out: &mut Vec<RxFrame>) -> usize {
         let (mut frames, mut packets) = (0, 0);
         while frames < max && self.next.as_ref().is_some_and(|next| next.at <= self.now) {
-            let Some(Captured { bytes, .. }) =
-                self.next.take_if(|next| next.bytes.len().div_ceil(self.frame_size) <= self.fill.len())
+            let Some(Captured { bytes, .. }) = self
+                .next
+                .take_if(|next| next.bytes.len().div_ceil(self.frame_size) <= self.fill.len())
             else {
                 break;
             };

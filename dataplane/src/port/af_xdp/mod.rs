@@ -334,7 +334,9 @@ impl AfXdpPort {
                     (12, "CAP_NET_ADMIN"),
                     (39, "CAP_BPF"),
                 ])
-                .unwrap_or_else(|| "none that can be named; a security module may forbid it".into()),
+                .unwrap_or_else(|| {
+                    "none that can be named; a security module may forbid it".into()
+                }),
             },
             // The kernel says ENOBUFS where the limit is exceeded, ENOMEM where there is no memory.
             Some(libc::ENOBUFS | libc::ENOMEM) => AfXdpError::Memory {
@@ -371,7 +373,24 @@ impl AfXdpPort {
         fits.then_some((at, descriptor.len))
     }
 
-    /// Takes the `count` descriptors of one packet, which begin `ahead` in the receive ring.
+    /// How many descriptors the packet has that begins `ahead` in the receive ring; `None` if they
+    /// are not all there.
+    #[inline]
+    fn packet(&mut self, ahead: u32) -> Option<u32> {
+        for count in 1.. {
+            let last = ahead + count;
+            if self.rings.rx.available(last) < last {
+                return None;
+            }
+            if self.rings.rx.peek(last - 1).options & libc::XDP_PKT_CONTD == 0 {
+                return Some(count);
+            }
+        }
+        None
+    }
+
+    /// Takes the `count` descriptors of one packet, which begin `ahead` in the receive ring. Says
+    /// `false`, and drops the packet, if one of them cannot be.
     fn take(&mut self, ahead: u32, count: u32, out: &mut Vec<RxFrame>) -> bool {
         let first = out.len();
         let mut whole = true;
@@ -488,33 +507,21 @@ impl Port for AfXdpPort {
         let max = u32::try_from(max).unwrap_or(u32::MAX);
         let mut available = self.rings.rx.available(max);
         if available == 0 {
-            if !self.busy_poll && !(self.need_wakeup && self.rings.fill.needs_wakeup()) {
+            let wanted = self.need_wakeup && self.rings.fill.needs_wakeup();
+            if !wanted && !self.busy_poll {
                 return 0;
             }
             self.kick_receive();
             available = self.rings.rx.available(max);
         }
-        let (mut taken, mut packets, mut ahead) = (0, 0, 0);
-        while ahead < available && ahead < max {
-            let more = self.rings.rx.peek(ahead).options & libc::XDP_PKT_CONTD != 0;
-            ahead += 1;
-            if !more {
-                packets += usize::from(self.take(taken, ahead - taken, out));
-                taken = ahead;
-            } else if ahead == max {
-                // The packet goes beyond `max`: take all of it. If a part is still to come, it and
-                // what is here of it wait for the next call.
-                while ahead < self.rings.rx.available(ahead + 1) {
-                    let more = self.rings.rx.peek(ahead).options & libc::XDP_PKT_CONTD != 0;
-                    ahead += 1;
-                    if !more {
-                        packets += usize::from(self.take(taken, ahead - taken, out));
-                        taken = ahead;
-                        break;
-                    }
-                }
+        let (mut taken, mut packets) = (0, 0);
+        while taken < max.min(available) {
+            // A packet of which a part is still to come waits in the ring for the next call.
+            let Some(frames) = self.packet(taken) else {
                 break;
-            }
+            };
+            packets += usize::from(self.take(taken, frames, out));
+            taken += frames;
         }
         if taken > 0 {
             self.rings.rx.release(taken);

@@ -27,7 +27,8 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let start = NonNull::new(start).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        let start =
+            NonNull::new(start).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         Ok(Self { start, len })
     }
 
@@ -369,8 +370,7 @@ impl Socket {
         self.set(libc::SOL_XDP, libc::XDP_TX_RING, &sizes.tx)?;
         const NOWHERE: libc::xdp_ring_offset =
             libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
-        let mut at =
-            libc::xdp_mmap_offsets { rx: NOWHERE, tx: NOWHERE, fr: NOWHERE, cr: NOWHERE };
+        let mut at = libc::xdp_mmap_offsets { rx: NOWHERE, tx: NOWHERE, fr: NOWHERE, cr: NOWHERE };
         self.get(libc::XDP_MMAP_OFFSETS, &mut at)?;
         let fill_page = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
         let completion_page = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
@@ -439,16 +439,14 @@ impl Socket {
         let fd = self.fd.as_raw_fd();
         let (nothing, nobody, no_len) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         // SAFETY: no buffer and no address are passed; null with length 0 says so.
-        let result =
-            unsafe { libc::recvfrom(fd, nothing, 0, libc::MSG_DONTWAIT, nobody, no_len) };
+        let result = unsafe { libc::recvfrom(fd, nothing, 0, libc::MSG_DONTWAIT, nobody, no_len) };
         check(result as c_int)
     }
 
     fn set<T: Copy>(&self, level: c_int, name: c_int, value: &T) -> io::Result<()> {
         let (fd, len) = (self.fd.as_raw_fd(), size_of::<T>() as libc::socklen_t);
         // SAFETY: `value` is readable for `len` bytes, and a plain value of the kernel's interface.
-        let result =
-            unsafe { libc::setsockopt(fd, level, name, ptr::from_ref(value).cast(), len) };
+        let result = unsafe { libc::setsockopt(fd, level, name, ptr::from_ref(value).cast(), len) };
         check(result)
     }
 

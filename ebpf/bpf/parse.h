@@ -19,15 +19,14 @@
 
 #define MAX_VLAN_TAGS 2
 
-/* RFC 8200 section 4.1 names six extension headers before the transport's; the destination options
- * may come twice. */
+/* RFC 8200 section 4.1 lists three of the kinds followed here, the destination options twice. The
+ * rest is room for senders that repeat one. */
 #define MAX_EXTENSION_HEADERS 7
 
 #define PROTOCOL_HOP_BY_HOP 0
 #define PROTOCOL_TCP 6
 #define PROTOCOL_ROUTING 43
 #define PROTOCOL_FRAGMENT 44
-#define PROTOCOL_AUTHENTICATION 51
 #define PROTOCOL_DESTINATION_OPTIONS 60
 
 struct ethernet {
@@ -66,8 +65,8 @@ struct ipv6 {
 	__u8 destination[16];
 } __attribute__((packed));
 
-/* The part that hop-by-hop options, destination options and routing headers share; for the
- * authentication header only the first two fields are looked at. */
+/* The part that hop-by-hop options, destination options and routing headers share. The last two
+ * fields are those of a routing header. */
 struct ipv6_extension {
 	__u8 next;
 	__u8 length;
@@ -191,11 +190,15 @@ static __always_inline enum verdict parse_ipv6(struct cursor *cursor, struct flo
 		case PROTOCOL_FRAGMENT:
 			return VERDICT_FRAGMENT;
 		case PROTOCOL_HOP_BY_HOP:
+			/* RFC 8200 section 4.1: only right behind the fixed header. */
+			if (headers != 0)
+				return VERDICT_MALFORMED;
+			break;
 		case PROTOCOL_DESTINATION_OPTIONS:
 		case PROTOCOL_ROUTING:
-		case PROTOCOL_AUTHENTICATION:
 			break;
 		default:
+			/* Also what IPsec protects: only the kernel can judge it. */
 			return VERDICT_NOT_TCP;
 		}
 
@@ -203,11 +206,7 @@ static __always_inline enum verdict parse_ipv6(struct cursor *cursor, struct flo
 			return VERDICT_MALFORMED;
 		if ((void *)(extension + 1) > cursor->end)
 			return VERDICT_TRUNCATED;
-		/* RFC 4302 section 2.2: this one counts in 4-octet units, less two. */
-		if (next == PROTOCOL_AUTHENTICATION)
-			length = (extension->length + 2) * 4;
-		else
-			length = (extension->length + 1) * 8;
+		length = (extension->length + 1) * 8;
 		if (length > available)
 			return VERDICT_MALFORMED;
 		/* RFC 8200 section 4.4: while segments are left the destination is a waypoint. */

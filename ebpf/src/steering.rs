@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use aya::Ebpf;
-use aya::programs::{TestRun as _, TestRunOptions};
+use aya::programs::{TestRun as _, TestRunOptions, Xdp};
 
 use crate::attach::{AttachError, AttachMode, AttachedMode, Attachment};
 use crate::object::{LoadError, STEER_OBJECT, describe, load, xdp};
@@ -61,8 +61,9 @@ impl Program {
     ///
     /// The system's: `EINVAL` for a frame below the 14 octets of an Ethernet header or longer than
     /// the kernel allows.
-    pub fn test_run(&mut self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        let xdp = xdp(&mut self.ebpf, PROGRAM).map_err(io::Error::other)?;
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        let program = self.ebpf.program(PROGRAM).ok_or(io::ErrorKind::NotFound)?;
+        let xdp: &Xdp = program.try_into().map_err(io::Error::other)?;
         let options = TestRunOptions { data_in: Some(frame), repeat, ..TestRunOptions::new() };
         let result = xdp.test_run(options).map_err(|error| io::Error::other(describe(&error)))?;
         let action = Action::from_code(result.return_value).ok_or_else(|| {

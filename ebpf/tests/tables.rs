@@ -1,5 +1,7 @@
 //! Changing the tables while the program runs.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
+
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -28,7 +30,7 @@ fn program() -> (Program, std::os::fd::OwnedFd) {
     (program, socket)
 }
 
-fn action(program: &mut Program, frame: &Frame) -> Action {
+fn action(program: &Program, frame: &Frame) -> Action {
     program.test_run(&frame.build(), 1).unwrap().action
 }
 
@@ -39,14 +41,14 @@ fn a_listener_counts_from_listen_to_unlisten() {
     }
     let (mut program, _socket) = program();
     let frame = Segment::to(PORT).ipv4();
-    assert_eq!(action(&mut program, &frame), Action::Pass);
+    assert_eq!(action(&program, &frame), Action::Pass);
     for _ in 0..2 {
         // Twice is once.
         program.tables_mut().listen(ours()).unwrap();
         program.tables_mut().listen(ours()).unwrap();
-        assert_eq!(action(&mut program, &frame), Action::Redirect);
+        assert_eq!(action(&program, &frame), Action::Redirect);
         program.tables_mut().unlisten(ours()).unwrap();
-        assert_eq!(action(&mut program, &frame), Action::Pass);
+        assert_eq!(action(&program, &frame), Action::Pass);
         program.tables_mut().unlisten(ours()).unwrap();
     }
 }
@@ -69,13 +71,13 @@ fn listeners_on_one_port_do_not_take_each_other_away() {
     let second_frame =
         Ipv4 { destination: second, ..Ipv4::of(TCP, Segment::to(PORT).build()) }.frame();
     program.tables_mut().unlisten((second, PORT).into()).unwrap();
-    assert_eq!(action(&mut program, &second_frame), Action::Redirect, "still any address");
+    assert_eq!(action(&program, &second_frame), Action::Redirect, "still any address");
     program.tables_mut().unlisten(any()).unwrap();
-    assert_eq!(action(&mut program, &second_frame), Action::Pass);
-    assert_eq!(action(&mut program, &first_frame), Action::Redirect);
+    assert_eq!(action(&program, &second_frame), Action::Pass);
+    assert_eq!(action(&program, &first_frame), Action::Redirect);
     program.tables_mut().unlisten(ours()).unwrap();
-    assert_eq!(action(&mut program, &first_frame), Action::Pass);
-    assert_eq!(action(&mut program, &Segment::to(PORT).ipv6()), Action::Redirect);
+    assert_eq!(action(&program, &first_frame), Action::Pass);
+    assert_eq!(action(&program, &Segment::to(PORT).ipv6()), Action::Redirect);
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn the_set_of_local_addresses_is_replaced() {
         (vec![], Action::Pass),
     ] {
         program.tables_mut().set_local_addresses(&addresses).unwrap();
-        assert_eq!(action(&mut program, &frame), expected, "{addresses:?}");
+        assert_eq!(action(&program, &frame), expected, "{addresses:?}");
     }
 }
 
@@ -112,15 +114,15 @@ fn connections_of_one_port_are_told_apart() {
     program.tables_mut().add_flow(ours(), peer(1)).unwrap();
     program.tables_mut().add_flow(ours(), peer(2)).unwrap();
     program.tables_mut().remove_flow(ours(), peer(3)).unwrap();
-    assert_eq!(action(&mut program, &of(1)), Action::Redirect);
-    assert_eq!(action(&mut program, &of(2)), Action::Redirect);
-    assert_eq!(action(&mut program, &of(3)), Action::Pass);
+    assert_eq!(action(&program, &of(1)), Action::Redirect);
+    assert_eq!(action(&program, &of(2)), Action::Redirect);
+    assert_eq!(action(&program, &of(3)), Action::Pass);
     program.tables_mut().remove_flow(ours(), peer(1)).unwrap();
     program.tables_mut().remove_flow(ours(), peer(1)).unwrap();
-    assert_eq!(action(&mut program, &of(1)), Action::Pass);
-    assert_eq!(action(&mut program, &of(2)), Action::Redirect);
+    assert_eq!(action(&program, &of(1)), Action::Pass);
+    assert_eq!(action(&program, &of(2)), Action::Redirect);
     program.tables_mut().remove_flow(ours(), peer(2)).unwrap();
-    assert_eq!(action(&mut program, &of(2)), Action::Pass);
+    assert_eq!(action(&program, &of(2)), Action::Pass);
 }
 
 #[test]
@@ -131,15 +133,15 @@ fn a_queue_drops_from_the_moment_its_socket_is_gone() {
     let (mut program, socket) = program();
     let frame = Segment::to(PORT).ipv4();
     program.tables_mut().listen(ours()).unwrap();
-    assert_eq!(action(&mut program, &frame), Action::Redirect);
+    assert_eq!(action(&program, &frame), Action::Redirect);
     program.tables_mut().unbind_queue(0).unwrap();
-    assert_eq!(action(&mut program, &frame), Action::Drop);
+    assert_eq!(action(&program, &frame), Action::Drop);
     program.tables_mut().unbind_queue(0).unwrap();
     program.tables_mut().bind_queue(0, socket.as_fd()).unwrap();
-    assert_eq!(action(&mut program, &frame), Action::Redirect);
+    assert_eq!(action(&program, &frame), Action::Redirect);
     // A closed socket leaves the table by itself.
     drop(socket);
-    assert_eq!(action(&mut program, &frame), Action::Drop);
+    assert_eq!(action(&program, &frame), Action::Drop);
 }
 
 #[test]

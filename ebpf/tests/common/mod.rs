@@ -1,6 +1,7 @@
 //! What the privileged tests share.
 
 #![allow(dead_code, reason = "every test binary uses a part")]
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
 pub(crate) mod packet;
 

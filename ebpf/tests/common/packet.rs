@@ -174,9 +174,21 @@ impl Ipv4 {
         packet.extend_from_slice(&self.source.octets());
         packet.extend_from_slice(&self.destination.octets());
         packet.extend_from_slice(&self.options);
+        fill_header_checksum(&mut packet);
         packet.extend_from_slice(&self.payload);
         Frame::of(IPV4, packet)
     }
+}
+
+/// Fills the checksum of an IPv4 header (RFC 791), which is all that `header` holds.
+pub(crate) fn fill_header_checksum(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let mut sum: u32 =
+        header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    header[10..12].copy_from_slice(&(!u16::try_from(sum).unwrap()).to_be_bytes());
 }
 
 #[derive(Clone)]

@@ -134,7 +134,7 @@ fn parse_capable(body: &[u8], flags: Flags) -> Option<MpCapable> {
     let body = match (flags.contains(Flags::SYN), flags.contains(Flags::ACK), rest.len()) {
         (true, false, 0) => MpCapableBody::Syn,
         (true, true, 8) => MpCapableBody::SynAck { sender: parse_key(&mut rest)? },
-        (false, _, 16 | 18 | 20) => MpCapableBody::Ack {
+        (false, true, 16 | 18 | 20) => MpCapableBody::Ack {
             sender: parse_key(&mut rest)?,
             receiver: parse_key(&mut rest)?,
             data: take(&mut rest).map(|length| MpCapableData {

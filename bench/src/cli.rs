@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use mpxdp_bench::demo::{self, Receiver};
 use mpxdp_bench::lab::{Family, Lab, Side};
+use mpxdp_bench::report::Target;
 use mpxdp_bench::traffic::socket::Protocol;
 use mpxdp_bench::traffic::{receiver, sender};
 use mpxdp_bench::{Error, Interrupt, Result};
@@ -26,6 +28,8 @@ enum Command {
     /// Two network namespaces joined by veth pairs.
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Receive with mpxdp and with the kernel, side by side.
+    Demo(DemoArguments),
     /// Send with the kernel's MPTCP or TCP; one JSON document on standard output.
     Sender(SenderArguments),
     /// Receive with the kernel's MPTCP or TCP; one JSON document on standard output.
@@ -153,6 +157,31 @@ struct ReceiverArguments {
     patience: f64,
 }
 
+#[derive(Args)]
+struct DemoArguments {
+    /// Length of a measurement.
+    #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = seconds)]
+    seconds: f64,
+    /// Measurements of each receiver at its best placement; they take turns.
+    #[arg(long, default_value_t = 5, value_name = "R")]
+    rounds: usize,
+    /// MTUs of the link.
+    #[arg(long, value_delimiter = ',', default_values_t = [1500, 9000, 65535], value_name = "N")]
+    mtu: Vec<u32>,
+    /// Which receivers.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
+    receivers: Vec<Receiver>,
+    /// Write one JSON document to a file or (-) standard output.
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// What the namespaces' names start with.
+    #[arg(long, default_value = "mpxdp-demo", value_name = "PREFIX")]
+    name: String,
+    /// Show the receive path over the port in memory, as without root.
+    #[arg(long)]
+    unprivileged: bool,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Kind {
     KernelMptcp,
@@ -169,6 +198,18 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
 pub(crate) fn run() -> Result<u8> {
     match Cli::parse().command {
         Command::Lab(command) => lab(command),
+        Command::Demo(arguments) => {
+            let exact = demo::run(&demo::Options {
+                name: arguments.name,
+                time: Duration::from_secs_f64(arguments.seconds.max(0.1)),
+                rounds: arguments.rounds,
+                mtus: arguments.mtu,
+                receivers: arguments.receivers,
+                json: arguments.json,
+                unprivileged: arguments.unprivileged,
+            })?;
+            Ok(u8::from(!exact))
+        }
         Command::Sender(arguments) => {
             let report = sender::run(&arguments.options()?)?;
             let failed = report.connections.iter().any(|connection| connection.error.is_some());

@@ -188,6 +188,16 @@ impl Lab {
         tool::within(&self.namespace(side), work)
     }
 
+    /// Runs a closure while no other process makes or removes a lab.
+    ///
+    /// # Errors
+    ///
+    /// What the closure returns, or if the lock cannot be had.
+    pub fn alone<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _lock = journal::lock()?;
+        work()
+    }
+
     /// Cuts a link (or joins it again) at the sender's end, as pulling the cable would.
     ///
     /// # Errors

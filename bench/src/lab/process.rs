@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,8 @@ const GLANCE: Duration = Duration::from_millis(5);
 pub struct Running {
     name: String,
     child: Child,
-    stdout: Option<JoinHandle<Vec<u8>>>,
-    stderr: Option<JoinHandle<Vec<u8>>>,
+    stdout: Option<Collected>,
+    stderr: Option<Collected>,
 }
 
 /// How a process ended, and what it printed.
@@ -72,8 +73,8 @@ impl Running {
         unsafe { command.pre_exec(prepare) };
         let mut child =
             command.stdin(Stdio::null()).spawn().context(|| format!("cannot start {name}"))?;
-        let stdout = child.stdout.take().map(collect);
-        let stderr = child.stderr.take().map(collect);
+        let stdout = child.stdout.take().map(Collected::new);
+        let stderr = child.stderr.take().map(Collected::new);
         Ok(Self { name: name.to_owned(), child, stdout, stderr })
     }
 
@@ -130,10 +131,31 @@ impl Running {
         }
     }
 
+    /// Waits until it has written `text` to standard error.
+    ///
+    /// # Errors
+    ///
+    /// If it ended, or did not do so within `limit`; with what it wrote instead.
+    pub fn wait_for(&mut self, text: &str, limit: Duration, interrupt: &Interrupt) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let ended = self.poll()?;
+            let said = self.stderr.as_ref().map(Collected::so_far).unwrap_or_default();
+            if said.contains(text) {
+                return Ok(());
+            }
+            interrupt.check()?;
+            if ended.is_some() || Instant::now() > deadline {
+                let name = &self.name;
+                let said = said.trim();
+                return Err(Error::Failed(format!("{name} did not say {text:?} but: {said}")));
+            }
+            thread::sleep(GLANCE);
+        }
+    }
+
     fn ended(mut self, status: ExitStatus) -> Ended {
-        let text = |thread: Option<JoinHandle<Vec<u8>>>| {
-            thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
-        };
+        let text = |pipe: Option<Collected>| pipe.map(Collected::finish).unwrap_or_default();
         Ended {
             name: self.name.clone(),
             status,
@@ -182,14 +204,45 @@ impl Ended {
     }
 }
 
-/// Reads all of a pipe, so that the process never waits for us.
-fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // What was read before an error is still worth showing.
-        let _: io::Result<usize> = pipe.read_to_end(&mut bytes);
-        bytes
-    })
+/// What comes out of a pipe, read by a thread so that the process never waits for us.
+#[derive(Debug)]
+struct Collected {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    thread: JoinHandle<()>,
+}
+
+impl Collected {
+    fn new(mut pipe: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&bytes);
+        let thread = thread::spawn(move || {
+            let mut buffer = [0; 16 * 1024];
+            loop {
+                match pipe.read(&mut buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    // What was read before an error is still worth showing.
+                    Ok(0) | Err(_) => return,
+                    Ok(length) => locked(&to).extend_from_slice(&buffer[..length]),
+                }
+            }
+        });
+        Self { bytes, thread }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&locked(&self.bytes)).into_owned()
+    }
+
+    fn finish(self) -> Vec<u8> {
+        // A panic there would only mean that there is less to show.
+        let _ = self.thread.join();
+        std::mem::take(&mut locked(&self.bytes))
+    }
+}
+
+/// Bytes are never half written, so what a thread that panicked left is as good as any.
+fn locked(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -219,6 +272,17 @@ mod tests {
             .expect_err("does not end");
         assert!(error.to_string().contains("stuck"), "{error}");
         assert!(kill(Pid::from_raw(pid.cast_signed()), None).is_err(), "still there");
+    }
+
+    #[test]
+    fn what_a_process_says_can_be_waited_for() {
+        let never = Interrupt::never();
+        let limit = Duration::from_secs(10);
+        let mut running = shell("echo ready >&2; exec sleep 60");
+        running.wait_for("ready", limit, &never).expect("says it");
+        let mut running = shell("echo broken >&2");
+        let error = running.wait_for("ready", limit, &never).expect_err("ends");
+        assert!(error.to_string().contains("broken"), "{error}");
     }
 
     #[test]

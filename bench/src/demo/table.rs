@@ -1,0 +1,134 @@
+//! What a person reads.
+
+use std::fmt::Write;
+
+use super::Receiver;
+use crate::measure::Spread;
+use crate::report::{Document, Row};
+
+/// Why the kernel is shown twice.
+pub(super) const WHY_TWICE: &str = "The receivers named -xdp are the kernel's behind an XDP \
+    program that passes everything: the front end that mpxdp has too. Over veth it costs two more \
+    copies of each packet than a driver with zero copy would, and without it the kernel gets the \
+    sender's buffers by reference, which no NIC can do. So -xdp is the like-for-like comparison.";
+
+/// How CPU time is counted.
+pub(super) const HOW_CPU: &str = "cores: CPUs kept busy by the receiving side: all that \
+    /proc/stat has for all CPUs, softirqs included, less the user and system time of the CPU that \
+    only the sender runs on. The sender's own handling of acknowledgements is in softirqs and so \
+    in every receiver's figure alike, as is anything else that the machine does meanwhile.";
+
+/// The whole document as text.
+pub(super) fn render(document: &Document) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail, here and below.
+    let environment = &document.environment;
+    let _ = writeln!(
+        text,
+        "{}; {}; {} CPUs{}",
+        environment.kernel,
+        environment.cpu_model,
+        environment.cpus.len(),
+        if environment.optimised { "" } else { "; BUILT WITHOUT OPTIMISATION" }
+    );
+    let mut mtus: Vec<u32> = document.results.iter().map(|row| row.mtu).collect();
+    mtus.dedup();
+    for mtu in mtus {
+        let rows: Vec<&Row> = document.results.iter().filter(|row| row.mtu == mtu).collect();
+        section(&mut text, document, mtu, &rows);
+    }
+    if !document.exactness.is_empty() {
+        let _ = writeln!(text);
+    }
+    for pass in &document.exactness {
+        let verdict = if pass.exact { "exact" } else { "DIFFERENT" };
+        let (mebibytes, hash) = (pass.bytes >> 20, pass.received.get(..16).unwrap_or(""));
+        let _ = writeln!(
+            text,
+            "MTU {}: {mebibytes} MiB received, {verdict} (SHA-256 {hash}…)",
+            pass.mtu
+        );
+    }
+    if let Some(idle) = document.idle {
+        let percent = idle.cpu_fraction * 100.0;
+        let _ = writeln!(text, "idle engine: {percent:.2} % of one CPU");
+    }
+    for remark in &document.remarks {
+        let _ = writeln!(text, "\n{}", wrapped(remark, 100));
+    }
+    text
+}
+
+fn section(text: &mut String, document: &Document, mtu: u32, rows: &[&Row]) {
+    if let Some(first) = rows.first() {
+        let _ = writeln!(
+            text,
+            "\nMTU {mtu}, {} subflow; median (least–greatest) of {} rounds of {} s",
+            first.subflows, first.rounds, first.seconds
+        );
+    }
+    let reference = Receiver::KernelMptcpXdp.name();
+    let _ = writeln!(
+        text,
+        "  {:<17} {:>19} {:>7} {:>7} {:>18}  {:<30} mode",
+        "receiver",
+        "Gb/s",
+        "cores",
+        "s/GB",
+        format!("× {reference}"),
+        "best placement"
+    );
+    for row in rows {
+        let ratio = document
+            .ratios
+            .iter()
+            .find(|r| r.mtu == mtu && r.of == row.receiver && r.against == reference)
+            .map_or_else(|| "".to_owned(), |r| format!("{:.2}", r.median));
+        let Spread { median, min, max } = row.bits_per_second;
+        let giga = |rate: f64| rate / 1e9;
+        let rate = format!("{:.2} ({:.2}–{:.2})", giga(median), giga(min), giga(max));
+        let note =
+            if row.mptcp || !row.receiver.contains("mp") { "" } else { ", FELL BACK TO TCP" };
+        let _ = writeln!(
+            text,
+            "  {:<17} {rate:>19} {:>7.2} {:>7.2} {ratio:>18}  {:<30} {}{note}",
+            row.receiver,
+            row.receiving_cores.median,
+            row.cpu_seconds_per_gigabyte,
+            row.placement,
+            row.mode
+        );
+    }
+}
+
+/// Breaks a text into lines of at most `width` characters at its spaces.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in text.split_ascii_whitespace() {
+        let long = word.chars().count();
+        if length > 0 && length + 1 + long > width {
+            lines.push('\n');
+            length = 0;
+        } else if length > 0 {
+            lines.push(' ');
+            length += 1;
+        }
+        lines.push_str(word);
+        length += long;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_remarks_are_wrapped() {
+        for line in wrapped(WHY_TWICE, 60).lines() {
+            assert!(line.chars().count() <= 60, "{line}");
+        }
+        assert_eq!(wrapped("a b  c", 3), "a b\nc");
+    }
+}

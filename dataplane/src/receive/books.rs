@@ -116,7 +116,7 @@ struct Rare {
 impl<M> Books<M> {
     /// For a stream of which all below `origin` was read, in a memory of `capacity` bytes.
     pub(super) fn new(origin: u64, capacity: usize, memory: M) -> io::Result<Self> {
-        let state = State { ledger: Ledger::new(origin), memory: memory };
+        let state = State { ledger: Ledger::new(origin), memory };
         Ok(Self {
             state: CachePadded::new(Mutex::new(state)),
             published: CachePadded::new(Published {

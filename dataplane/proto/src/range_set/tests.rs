@@ -118,9 +118,9 @@ proptest! {
 #[test]
 fn holds_the_whole_space_of_numbers() {
     let mut set: RangeSet = [0..10, 20..u64::MAX].into_iter().collect();
-    assert_eq!(set.missing(0..u64::MAX).collect::<Vec<_>>(), [10..20]);
+    assert!(set.missing(0..u64::MAX).eq(core::iter::once(10..20)));
     set.insert(10..20);
-    assert_eq!(set.iter().collect::<Vec<_>>(), [0..u64::MAX]);
+    assert!(set.iter().eq(core::iter::once(0..u64::MAX)));
     set.remove(1..u64::MAX - 1);
     assert_eq!(set.iter().collect::<Vec<_>>(), [0..1, u64::MAX - 1..u64::MAX]);
 }
@@ -132,5 +132,5 @@ fn a_full_set_is_left_as_it_was() {
     assert_eq!(set.iter().collect::<Vec<_>>(), [0..1, 4..5]);
     // This one fills the gap exactly, so there is one range less afterwards.
     assert_eq!(set.try_insert(1..4, 2), Ok(()));
-    assert_eq!(set.iter().collect::<Vec<_>>(), core::iter::once(0..5).collect::<Vec<_>>());
+    assert!(set.iter().eq(core::iter::once(0..5)));
 }

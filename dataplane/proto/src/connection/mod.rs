@@ -81,8 +81,8 @@ pub enum Mode {
     Negotiating,
     /// MPTCP.
     Mptcp,
-    /// Plain TCP; the reason says why not MPTCP.
-    Plain(FallbackReason),
+    /// Plain TCP; the reason says why, unless the peer never asked for MPTCP.
+    Plain(Option<FallbackReason>),
 }
 
 /// No offset: streams are shorter.
@@ -138,10 +138,10 @@ impl Connection {
     pub fn mode(&self) -> Mode {
         let facts = self.facts.load(Acquire);
         match FallbackReason::ALL.get((facts & REASON) as usize) {
-            Some(&reason) if facts & FALLBACK != 0 => Mode::Plain(reason),
+            Some(&reason) if facts & FALLBACK != 0 => Mode::Plain(Some(reason)),
             _ if facts & ESTABLISHED == 0 => Mode::Negotiating,
             _ if facts & MPTCP != 0 => Mode::Mptcp,
-            _ => Mode::Plain(FallbackReason::NoCapableInSyn),
+            _ => Mode::Plain(None),
         }
     }
 

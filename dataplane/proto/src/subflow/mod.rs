@@ -13,136 +13,220 @@
 //!    [`on_timeout`](Subflow::on_timeout) no earlier, then go on with 2.
 //!
 //! When the application ends its stream, or reads so much that
-//! [`window_update_due`](Subflow::window_update_due), 4 and 5 are due without a packet.
+//! [`window_update_due`](Subflow::window_update_due), 4 and 5 are due without a packet. So are
+//! they, with 2, after [`abort`](Subflow::abort).
+//!
+//! A subflow in [`State::TimeWait`] is to be replaced by its [`time_wait`](Subflow::time_wait):
+//! only that can let a new SYN of the same addresses through.
+//!
+//! # What is where
+//!
+//! | file | idea |
+//! |---|---|
+//! | `state` | the states and every transition |
+//! | `accept` | the handshake |
+//! | `ingress` | the way of a segment, fast and slow |
+//! | `acceptance` | which segments are valid: window, PAWS, RFC 5961 |
+//! | `options` | what MPTCP options of a segment mean |
+//! | `mapping` | the mappings known |
+//! | `payload` | where payload goes, in order and out of order |
+//! | `sack` | what is told about out-of-order payload |
+//! | `egress` | what is sent |
+//! | `close` | FIN, DATA_FIN, abort |
+//! | `timers` | deadlines, round-trip time |
+//! | `time_wait` | what is left of a subflow |
 
+mod accept;
+mod acceptance;
+mod close;
+mod egress;
+mod ingress;
+mod mapping;
+mod options;
+mod payload;
 mod report;
+mod sack;
+mod state;
+#[cfg(test)]
+mod tests;
+mod time_wait;
+mod timers;
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::config::Config;
 use crate::connection::LocalKey;
 pub use crate::connection::View;
-use crate::segment::{Key, Segment};
-use crate::seq::SeqNum;
+use crate::segment::{Key, WindowScale};
+use crate::seq::{DataSeq, SeqNum, StreamOffset};
 use crate::time::Instant;
 
+pub use accept::PassiveOpening;
 pub use report::{
     Abort, Disposition, DropReason, Event, FallbackReason, Placement, Refusal, RefusalReason,
     ResetCause, ResetReason, SubflowStatistics,
 };
-
-/// The states of RFC 9293, section 3.3.2. LISTEN is not here: a listener has no subflow yet.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum State {
-    /// We sent a SYN.
-    SynSent,
-    /// We answered a SYN, or are about to.
-    SynReceived,
-    /// Open both ways.
-    Established,
-    /// We sent a FIN.
-    FinWait1,
-    /// Our FIN is acknowledged.
-    FinWait2,
-    /// The peer sent its FIN.
-    CloseWait,
-    /// Both sent a FIN before seeing the other's acknowledged.
-    Closing,
-    /// The peer's FIN came first, and we sent ours.
-    LastAck,
-    /// Closed, but old segments may still come.
-    TimeWait,
-    /// Closed.
-    Closed,
-}
-
-/// What the driver decides about a subflow that a SYN opens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PassiveOpening {
-    /// Our initial sequence number (RFC 6528).
-    pub isn: SeqNum,
-    /// What is added to our timestamp clock for this peer (RFC 7323, section 5.4).
-    pub timestamp_offset: u32,
-    /// Our key; `None` where the connection can only be plain TCP.
-    pub local: Option<LocalKey>,
-    /// The largest segment we can take, without headers: MTU - 40 for IPv4, - 60 for IPv6.
-    pub mss: u16,
-}
+pub use state::State;
+pub use time_wait::{TimeWait, TimeWaitVerdict, reset_for};
 
 /// One TCP subflow; see the [module](self).
 #[derive(Debug)]
 pub struct Subflow {
     state: State,
+    mode: Mode,
+    receive: Receive,
+    send: Send,
+    stamps: Option<Stamps>,
+    mappings: mapping::Mappings,
+    reorder: sack::Reorder,
+    ack: egress::AckState,
+    timers: timers::Timers,
+    round_trip: timers::RoundTrip,
+    statistics: SubflowStatistics,
+    heard_at: Instant,
+    probes: u8,
+    close: close::Close,
+    pending: egress::Pending,
+    challenges: timers::RateLimit,
+    /// Why the connection is plain TCP, to be told once it is established.
+    fallback: Option<FallbackReason>,
+    events: VecDeque<Event>,
+    config: Arc<Config>,
+}
+
+/// How the subflow's payload finds its place in the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// We can answer MP_CAPABLE; the third ACK decides.
+    Offered {
+        local: LocalKey,
+        /// Whether the SYN last seen had MP_CAPABLE, so that our SYN/ACK has it.
+        in_syn: bool,
+    },
+    /// By mappings.
+    Mptcp(Mptcp),
+    /// Plain TCP, from the start or by fallback: payload position plus `shift`, modulo 2^64.
+    Plain { shift: u64 },
+}
+
+/// What identifies an MPTCP connection on one of its subflows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Mptcp {
+    local: LocalKey,
+    remote: Key,
+    /// The data sequence number of the first octet of the peer's stream: its IDSN + 1.
+    remote_first: DataSeq,
+}
+
+/// The receive side of the sequence space. Positions are payload octets, see [`mapping`].
+#[derive(Debug)]
+struct Receive {
+    /// RCV.NXT.
+    next: SeqNum,
+    /// The payload position that RCV.NXT stands for; one less once the FIN is taken.
+    received: u64,
+    /// IRS: the peer's initial sequence number.
+    initial: SeqNum,
+    /// RCV.NXT of the last acknowledgement sent (RFC 7323: Last.ACK.sent).
+    acknowledged: SeqNum,
+    /// The highest right edge told to the peer, as a payload position.
+    told_position: u64,
+    /// The right edge last told to the peer, in the stream.
+    told: StreamOffset,
+    /// Our shift, in use if the peer sent one too.
+    scale: WindowScale,
+    /// The payload position of the peer's FIN, once seen.
+    fin_at: Option<u64>,
+    /// Whether that FIN is acknowledged, or to be.
+    fin_taken: bool,
+    /// The largest payload seen.
+    largest: u32,
+    /// The MSS we announce.
+    mss: u16,
+    /// How often the next payload expected came without a mapping.
+    unmapped: u8,
+}
+
+/// The send side of the sequence space. Our stream has no bytes yet, so only SYN and FIN move it.
+#[derive(Debug)]
+struct Send {
+    /// ISS.
+    initial: SeqNum,
+    /// SND.UNA.
+    unacked: SeqNum,
+    /// SND.NXT.
+    next: SeqNum,
+    /// SND.WND in octets.
+    window: u32,
+    /// The largest SND.WND so far (RFC 5961, section 5: MAX.SND.WND).
+    max_window: u32,
+    /// The peer's shift, if both sides scale.
+    scale: Option<WindowScale>,
+    /// SND.WL1 and SND.WL2.
+    window_seq: SeqNum,
+    window_ack: SeqNum,
+}
+
+/// The timestamps option in use (RFC 7323, section 3).
+#[derive(Debug)]
+struct Stamps {
+    /// What is added to our clock.
+    offset: u32,
+    /// TS.Recent, and when it was set.
+    recent: u32,
+    recent_at: Instant,
+    /// The TSecr that last gave a round-trip sample.
+    echoed: u32,
+}
+
+impl Stamps {
+    /// TSval now.
+    fn clock(&self, now: Instant) -> u32 {
+        timestamp_clock(now, self.offset)
+    }
+}
+
+/// Our timestamp clock for a peer whose offset is `offset`: it ticks once a millisecond.
+const fn timestamp_clock(now: Instant, offset: u32) -> u32 {
+    ((now.0 / 1_000_000) as u32).wrapping_add(offset)
+}
+
+impl Receive {
+    /// The position that RCV.NXT stands for, with the FIN as one octet.
+    fn position(&self) -> u64 {
+        self.received + u64::from(self.fin_taken)
+    }
+
+    /// The sequence number of a position.
+    fn seq_of(&self, position: u64) -> SeqNum {
+        self.initial + 1 + position as u32
+    }
 }
 
 impl Subflow {
-    /// Opens a subflow by a SYN that came to a listener (RFC 9293, section 3.10.7.2).
-    ///
-    /// # Errors
-    ///
-    /// A [`Refusal`], with the reset to send where one is due, if the segment opens nothing.
-    pub fn passive_open(
-        now: Instant,
-        config: &Arc<Config>,
-        syn: &Segment,
-        opening: &PassiveOpening,
-    ) -> Result<Self, Refusal> {
-        let _ = (now, config, syn, opening);
-        Ok(Self { state: State::SynReceived })
-    }
-
-    /// Takes a segment in, and adds to `placements` where its payload belongs.
-    ///
-    /// No allocation is made as long as `placements` has capacity.
-    pub fn on_segment(
-        &mut self,
-        now: Instant,
-        segment: &Segment,
-        view: &View,
-        placements: &mut Vec<Placement>,
-    ) -> Disposition {
-        let _ = (now, segment, view, placements);
-        Disposition::Dropped(DropReason::Closed)
-    }
-
-    /// Does what is due at `now`; a call before [`next_timeout`](Self::next_timeout) does nothing.
-    pub fn on_timeout(&mut self, now: Instant, view: &View) {
-        let _ = (now, view);
-    }
-
-    /// When [`on_timeout`](Self::on_timeout) is to be called; `None`: nothing is to be waited for.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    /// The next segment to send, if any. It has no payload.
-    pub fn poll_transmit(&mut self, now: Instant, view: &View) -> Option<Segment> {
-        let _ = (now, view);
-        None
-    }
-
     /// The next thing that happened, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
-        None
+        self.events.pop_front()
     }
 
     /// Has an acknowledgement sent at the next poll, for the data level moved without a packet.
-    pub fn request_ack(&mut self) {}
-
-    /// Whether the window grew enough, against what the peer was told, to tell it so
-    /// (RFC 9293, section 3.8.6.2.2).
-    #[must_use]
-    pub fn window_update_due(&self, view: &View) -> bool {
-        let _ = view;
-        false
+    pub fn request_ack(&mut self) {
+        if self.state != State::SynReceived {
+            self.ack.now();
+        }
     }
 
-    /// Ends the subflow, or with it the connection, by a reset.
-    pub fn abort(&mut self, how: Abort) {
-        let _ = how;
+    /// Whether the window grew enough, against what the peer was told, to tell it so
+    /// (RFC 9293, section 3.8.6.2.2): by a segment at least, and to twice what is left of it.
+    #[must_use]
+    pub fn window_update_due(&self, view: &View) -> bool {
+        let open = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
+        let left = self.receive.told.0.saturating_sub(view.edge.0);
+        let can_tell = self.announceable(view);
+        open && can_tell >= left.saturating_mul(2)
+            && can_tell - left >= u64::from(self.receive.largest.max(1))
     }
 
     /// The state.
@@ -154,88 +238,39 @@ impl Subflow {
     /// Whether MPTCP is in use on this subflow now.
     #[must_use]
     pub const fn is_mptcp(&self) -> bool {
-        false
+        matches!(self.mode, Mode::Mptcp(_))
     }
 
-    /// The peer's key.
+    /// The peer's key, while MPTCP is in use.
     #[must_use]
     pub const fn remote_key(&self) -> Option<Key> {
-        None
+        match &self.mode {
+            Mode::Mptcp(mptcp) => Some(mptcp.remote),
+            _ => None,
+        }
     }
 
-    /// Our key, where the handshake uses or used one; its token may be given up otherwise.
+    /// Our key, as long as the connection speaks MPTCP or still may; its token can be given up
+    /// otherwise.
     #[must_use]
     pub const fn local_key(&self) -> Option<LocalKey> {
-        None
+        match &self.mode {
+            Mode::Mptcp(mptcp) => Some(mptcp.local),
+            Mode::Offered { local, .. } => Some(*local),
+            Mode::Plain { .. } => None,
+        }
     }
 
     /// Counters.
     #[must_use]
     pub const fn statistics(&self) -> SubflowStatistics {
-        SubflowStatistics {
-            bytes: 0,
-            segments: 0,
-            out_of_order: 0,
-            duplicate_bytes: 0,
-            segments_sent: 0,
-            retransmitted_bytes: 0,
-            challenge_acks: 0,
-        }
+        self.statistics
     }
 
     /// The round-trip time as the receiver sees it: from the handshake, then from timestamp
     /// echoes, whose clock ticks in milliseconds.
     #[must_use]
-    pub const fn round_trip(&self) -> Option<Duration> {
-        None
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.smoothed()
     }
-
-    /// Once in TIME-WAIT with nothing left to tell or send: the little that has to be kept, so
-    /// that the subflow itself can be dropped.
-    #[must_use]
-    pub fn time_wait(&self) -> Option<TimeWait> {
-        None
-    }
-}
-
-/// All that TIME-WAIT needs (RFC 9293, section 3.6.1).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TimeWait {
-    expires: Instant,
-}
-
-/// What a segment that meets TIME-WAIT leads to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TimeWaitVerdict {
-    /// Nothing.
-    Ignore,
-    /// This acknowledgement is to be sent.
-    Reply(Segment),
-    /// A new SYN that is safely later: the entry is to be dropped and the SYN given to the
-    /// listener (RFC 6191); the new ISN is at least this one.
-    Reopen(SeqNum),
-    /// The entry is to be dropped.
-    Done,
-}
-
-impl TimeWait {
-    /// When the entry is to be dropped; segments may move it.
-    #[must_use]
-    pub const fn expires(&self) -> Instant {
-        self.expires
-    }
-
-    /// Takes a segment in.
-    pub fn on_segment(&mut self, now: Instant, segment: &Segment) -> TimeWaitVerdict {
-        let _ = (now, segment);
-        TimeWaitVerdict::Ignore
-    }
-}
-
-/// The reset that answers a segment which belongs to no subflow and no listener (RFC 9293,
-/// section 3.10.7.1), or `None` if it is itself a reset.
-#[must_use]
-pub fn reset_for(segment: &Segment) -> Option<Segment> {
-    let _ = segment;
-    None
 }

@@ -1,0 +1,239 @@
+//! What the MPTCP options of a valid segment mean: DSS, MP_CAPABLE with data, MP_FASTCLOSE and
+//! MP_FAIL (RFC 8684, sections 3.3, 3.1, 3.5 and 3.7).
+
+use super::mapping::{Mapping, Refused};
+use super::{
+    DropReason, Event, FallbackReason, Mode, Mptcp, ResetCause, ResetReason, Subflow, View,
+};
+use crate::crypto::keys_equal;
+use crate::segment::{Dss, DssMapping, DssNumber, MpCapableBody, Segment};
+use crate::seq::{DataSeq, StreamOffset};
+
+/// No stream is longer: what would lie beyond is a number before the stream's first octet.
+const LONGEST_STREAM: u64 = 1 << 62;
+
+impl Mptcp {
+    /// The place in the peer's stream that a data sequence number names. The short form means the
+    /// number nearest to `near`, which has to be the in-order edge: RFC 8684, section 3.3.1, has
+    /// it extended so that out-of-order packets cause no wrap. `None` if it lies before the first
+    /// octet, or absurdly far ahead.
+    #[inline]
+    pub(super) fn stream_offset(
+        &self,
+        number: DssNumber,
+        near: StreamOffset,
+    ) -> Option<StreamOffset> {
+        let sequence = match number {
+            DssNumber::Long(number) => DataSeq(number),
+            DssNumber::Short(low) => (self.remote_first + near.0).nearest(low),
+        };
+        let offset = sequence.0.wrapping_sub(self.remote_first.0);
+        (offset < LONGEST_STREAM).then_some(StreamOffset(offset))
+    }
+
+    /// The data sequence number of a place in the peer's stream.
+    pub(super) fn remote_seq(&self, offset: StreamOffset) -> DataSeq {
+        self.remote_first + offset.0
+    }
+
+    /// The data sequence number of a place in our stream.
+    pub(super) fn local_seq(&self, offset: StreamOffset) -> DataSeq {
+        self.local.idsn + 1 + offset.0
+    }
+}
+
+impl Subflow {
+    /// The position of a relative subflow sequence number (the SYN has 0), near the next expected.
+    #[inline]
+    pub(super) fn position_of_ssn(&self, ssn: u32) -> u64 {
+        let received = self.receive.received;
+        let ahead = ssn.wrapping_sub(1).wrapping_sub(received as u32) as i32;
+        received.wrapping_add(i64::from(ahead) as u64)
+    }
+
+    /// Whether the segment ends the connection: MP_FASTCLOSE with our key. With another it is
+    /// ignored.
+    pub(super) fn is_fast_close(&self, segment: &Segment) -> bool {
+        match (&self.mode, segment.options.mptcp.fast_close) {
+            (Mode::Mptcp(mptcp), Some(key)) => keys_equal(key, mptcp.local.key),
+            _ => false,
+        }
+    }
+
+    /// Takes in what the options say; the payload comes later.
+    pub(super) fn take_mptcp_options(
+        &mut self,
+        segment: &Segment,
+        view: &View,
+    ) -> Result<(), DropReason> {
+        let Mode::Mptcp(mptcp) = self.mode else { return Ok(()) };
+        let options = &segment.options.mptcp;
+        if self.is_fast_close(segment) {
+            self.on_fast_close(false);
+            return Ok(());
+        }
+        if options.fail.is_some() {
+            self.on_peer_failed(&mptcp, view);
+            return Ok(());
+        }
+        if let Some(capable) = &options.capable {
+            // "The data parameters in an MP_CAPABLE are semantically equivalent to those in a DSS
+            // option": it maps the first octets of the subflow to those of the stream.
+            if let MpCapableBody::Ack { data: Some(data), .. } = capable.body {
+                if data.checksum.is_some() {
+                    return self
+                        .violate(ResetReason::MptcpSpecific, DropReason::UnexpectedChecksum);
+                }
+                self.announce(Mapping { start: 0, end: u64::from(data.length), shift: 0 })?;
+            }
+        }
+        match &options.dss {
+            Some(dss) => self.take_dss(&mptcp, dss, segment, view),
+            None => Ok(()),
+        }
+    }
+
+    fn take_dss(
+        &mut self,
+        mptcp: &Mptcp,
+        dss: &Dss,
+        segment: &Segment,
+        view: &View,
+    ) -> Result<(), DropReason> {
+        if let Some(ack) = dss.ack {
+            self.take_data_ack(mptcp, ack, view);
+        }
+        // "The mapping [...] MUST apply to some or all of the subflow sequence space in the TCP
+        // segment that carries the option": one for data means nothing on a segment without any.
+        let idle =
+            |mapping: &&DssMapping| segment.payload_len == 0 && mapping.length > 0 && !dss.data_fin;
+        let Some(mapping) = dss.mapping.as_ref().filter(|mapping| !idle(mapping)) else {
+            return Ok(());
+        };
+        if mapping.checksum.is_some() && mapping.length > 0 {
+            return self.violate(ResetReason::MptcpSpecific, DropReason::UnexpectedChecksum);
+        }
+        let Some(to) = mptcp.stream_offset(mapping.data_seq, view.edge) else {
+            return self.violate(ResetReason::MptcpSpecific, DropReason::MappingConflict);
+        };
+        if mapping.length == 0 {
+            return self.take_infinite_mapping(mapping, to, view);
+        }
+        let mut length = u64::from(mapping.length);
+        if dss.data_fin {
+            // The DATA_FIN is the last octet of the mapping, and none of the subflow.
+            length -= 1;
+            self.take_data_fin(to + length, view);
+        }
+        if segment.payload_len == 0 || length == 0 {
+            return Ok(());
+        }
+        let start = self.position_of_ssn(mapping.subflow_seq);
+        self.announce(Mapping {
+            start,
+            end: start.wrapping_add(length),
+            shift: to.0.wrapping_sub(start),
+        })
+    }
+
+    fn announce(&mut self, mapping: Mapping) -> Result<(), DropReason> {
+        // What ends before position 0, or begins there after wrapping, is all in the past.
+        if mapping.end < mapping.start || mapping.start >= LONGEST_STREAM {
+            return Ok(());
+        }
+        match self.mappings.announce(mapping, self.receive.received) {
+            Ok(()) => Ok(()),
+            // "A sender MUST NOT change this mapping after it has been declared."
+            Err(Refused::Conflict) => {
+                self.violate(ResetReason::MptcpSpecific, DropReason::MappingConflict)
+            }
+            Err(Refused::Full) => {
+                self.ack.now();
+                Err(DropReason::ReorderFull)
+            }
+        }
+    }
+
+    /// The peer's stream ends at `at`. The first such signal stands; one that contradicts what
+    /// came, or what room there is, is ignored.
+    fn take_data_fin(&mut self, at: StreamOffset, view: &View) {
+        self.ack.now();
+        let known = view.remote_fin.or(self.close.remote_data_fin);
+        let possible = at >= view.edge && at <= view.right_edge;
+        if known.is_none() && possible {
+            self.close.remote_data_fin = Some(at);
+            self.events.push_back(Event::DataFin { at });
+        }
+    }
+
+    /// The peer acknowledges at the data level. Of ours there is only the DATA_FIN to acknowledge,
+    /// and what we did not send cannot be.
+    fn take_data_ack(&mut self, mptcp: &Mptcp, ack: DssNumber, view: &View) {
+        let Some(fin) = view.local_fin.filter(|_| self.close.awaits_data_ack(view)) else {
+            return;
+        };
+        let behind_fin = mptcp.local_seq(fin) + 1;
+        let acknowledged = match ack {
+            DssNumber::Long(number) => DataSeq(number) == behind_fin,
+            DssNumber::Short(low) => low == behind_fin.low(),
+        };
+        if acknowledged {
+            self.on_local_data_fin_acked();
+        }
+    }
+
+    /// RFC 8684, section 3.3.1: with length 0, "an infinite mapping can be used to fall back to
+    /// regular TCP by mapping the subflow-level data to the connection-level data for the remainder
+    /// of the connection".
+    fn take_infinite_mapping(
+        &mut self,
+        mapping: &DssMapping,
+        to: StreamOffset,
+        view: &View,
+    ) -> Result<(), DropReason> {
+        let start = self.position_of_ssn(mapping.subflow_seq);
+        let shift = to.0.wrapping_sub(start);
+        // It may act retroactively, so it need not begin at the next octet. With one subflow, and
+        // nothing reinjected, what it says agrees with what came before.
+        if !view.may_fall_back || shift != self.shift_so_far() {
+            return self.violate(ResetReason::MptcpSpecific, DropReason::MappingConflict);
+        }
+        self.fall_back(FallbackReason::InfiniteMapping, shift);
+        Ok(())
+    }
+
+    /// The peer saw a checksum of ours fail. "The receiver of an MP_FAIL MUST also respond with an
+    /// MP_FAIL in the reverse direction and entirely revert to a regular TCP session."
+    fn on_peer_failed(&mut self, mptcp: &Mptcp, view: &View) {
+        if view.may_fall_back && self.reorder.held.is_empty() {
+            self.pending.fail = Some(mptcp.remote_seq(view.edge).0);
+            self.ack.now();
+            self.fall_back(FallbackReason::PeerFailed, self.shift_so_far());
+        } else {
+            let _ = self.violate::<()>(ResetReason::Middlebox, DropReason::Unmapped);
+        }
+    }
+
+    /// The connection goes on as plain TCP.
+    pub(super) fn fall_back(&mut self, reason: FallbackReason, shift: u64) {
+        self.mode = Mode::Plain { shift };
+        self.events.push_back(Event::Fallback(reason));
+        self.ack.now();
+    }
+
+    /// The shift of the payload received last.
+    pub(super) const fn shift_so_far(&self) -> u64 {
+        self.mappings.current_shift()
+    }
+
+    /// The peer broke the protocol: the subflow is reset, with MP_TCPRST where it speaks MPTCP.
+    pub(super) fn violate<T>(
+        &mut self,
+        reset: ResetReason,
+        reason: DropReason,
+    ) -> Result<T, DropReason> {
+        self.queue_reset(Some(reset));
+        self.move_to_reset(ResetCause::Violation(reset));
+        Err(reason)
+    }
+}

@@ -1,1 +1,13 @@
-//! See the crate description.
+//! Scripted peers for mpxdp's tests, demonstrations and benchmarks, in memory and in virtual time.
+//!
+//! [`Sender`] is a small, well-behaved TCP and MPTCP client that opens a connection and sends a
+//! stream; [`Pattern`] is a stream whose every byte is known from its place.
+#![forbid(unsafe_code)]
+
+mod pattern;
+mod sender;
+
+pub use pattern::{Mismatch, Pattern};
+pub use sender::{
+    Content, Failure, FirstData, MptcpOptions, Sender, SenderOptions, SenderStatistics,
+};

@@ -1,0 +1,302 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use mpxdp::{Mode, NicConfig, Placement};
+
+use crate::address::{Announce, parse_listen};
+use crate::failure::Failure;
+use crate::output::OutputSpec;
+use crate::report::ReportSpec;
+
+/// Multipath TCP in user space on AF_XDP.
+///
+/// mpxdp takes over the TCP packets of chosen ports on chosen NICs; everything else on those NICs
+/// stays with the kernel.
+#[derive(Parser, Debug)]
+#[command(name = "mpxdp", version, after_help = AFTER_HELP)]
+#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done, 1 failed at run time, 2 wrong usage or configuration.
+Logs: RUST_LOG=info (or debug, or mpxdp=debug) writes them to stderr; they are off by default.";
+
+/// The subcommands.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Receive connections and write what they carry.
+    ///
+    /// MPTCP v1 and plain TCP clients are both served. Needs root, or the capabilities
+    /// CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+    #[command(after_long_help = RECV_AFTER_HELP)]
+    Recv(RecvArgs),
+}
+
+const RECV_AFTER_HELP: &str = "\
+Ending: SIGINT and SIGTERM reset the connections that are open, write the report and end; a second
+signal ends at once. Our direction of a connection is closed only after everything was written, and
+for files also synced; if that fails, the connection is reset.
+
+Exit codes: 0 done, or ended by a signal with no output left incomplete; 1 failed at run time: a
+connection did not come to its end, its output could not be written, or the machine is not ready for
+it (NIC down or occupied, port taken, no privilege); 2 wrong usage or configuration. Nothing is
+attached before these checks, and nothing stays attached.
+
+Examples:
+  mpxdp recv --nic eth0 --listen 10.0.0.2:5000 --output backup.tar
+  mpxdp recv --nic eth0:queues=0-3:cpus=2,3 --nic eth1:cpus=4 --listen 0.0.0.0:5000 --output in/
+  mpxdp recv --nic eth0 --listen [2001:db8::2]:5000 --output null --report -";
+
+/// The arguments of `mpxdp recv`.
+#[derive(Args, Debug)]
+pub(crate) struct RecvArgs {
+    /// A NIC to receive on, its receive queues and the CPUs of its workers; may be repeated.
+    ///
+    /// Without `queues` all of them are taken. A connection's packets on a queue that is not taken
+    /// are lost, so name queues only where steering rules of the NIC keep its packets on them.
+    /// CPUs are a list like 2,4-5, one worker each; they go before --placement.
+    #[arg(long = "nic", required = true, value_name = "IF[:queues=A-B][:cpus=LIST]")]
+    pub(crate) nics: Vec<NicConfig>,
+
+    /// Where to listen: `10.0.0.2:5000`, `[2001:db8::2]:5000`, or `0.0.0.0:5000` and `[::]:5000` for
+    /// every address of the NICs and their VLANs.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
+    pub(crate) listen: SocketAddr,
+
+    /// Further addresses that peers are told of: auto, none, or a list of addresses.
+    ///
+    /// Connections have one subflow in this version: `auto` announces nothing, and addresses are
+    /// refused.
+    #[arg(long, value_name = "auto|none|ADDR[:PORT]", default_value = "auto")]
+    #[arg(value_delimiter = ',', num_args = 1..)]
+    pub(crate) announce: Vec<Announce>,
+
+    /// Where the data goes: a file, a directory (ends in /), - for standard output, or null.
+    ///
+    /// FILE is created, or replaced. DIR/ is created if need be and takes one file for each
+    /// connection, named by number and peer, e.g. 0001-10.0.0.2-40112.bin; it has .part at its end
+    /// until it is complete, and numbers go on after the highest one there. null reads in place
+    /// and discards.
+    #[arg(long, value_name = "FILE|DIR/|-|null", default_value = "null")]
+    pub(crate) output: OutputSpec,
+
+    /// End after this many connections [default: 1 for FILE and -, no limit for DIR/ and null].
+    #[arg(long, value_name = "N")]
+    pub(crate) connections: Option<NonZeroU64>,
+
+    /// How packets come: auto, zerocopy, copy (both native XDP) or skb (generic XDP).
+    ///
+    /// A mode that is named works or is an error; auto takes the best that works and says which.
+    #[arg(long, value_name = "auto|zerocopy|copy|skb", default_value = "auto")]
+    #[arg(hide_default_value = true)]
+    pub(crate) mode: Mode,
+
+    /// Where threads run: auto, or parts like "worker=2-3 reader=1" (CPU lists).
+    ///
+    /// As many workers are made as `worker` names CPUs; `reader` is where the threads that write
+    /// the output run. `napi` is accepted for the sake of the benchmarks' notation: where the NIC's
+    /// own processing runs is host set-up, which this command leaves alone.
+    #[arg(long, value_name = "TEXT", default_value = "auto", hide_default_value = true)]
+    pub(crate) placement: Placement,
+
+    /// Write one JSON document about the run at its end, to a file or (-) standard output.
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) report: Option<ReportSpec>,
+}
+
+impl RecvArgs {
+    /// How many connections to serve; `None` means no limit.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        match self.connections {
+            Some(n) => Some(n.get()),
+            None => (!self.output.takes_many()).then_some(1),
+        }
+    }
+
+    /// Checks what can be told from the arguments alone.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] of usage.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if let Some(Announce::Address(ip, _)) =
+            self.announce.iter().find(|announce| matches!(announce, Announce::Address(..)))
+        {
+            return Err(Failure::usage(format!(
+                "--announce {ip}: announcing addresses is not supported yet, connections have one \
+                 subflow; use --announce none"
+            )));
+        }
+        if self.announce.len() > 1 {
+            return Err(Failure::usage(
+                "--announce: auto and none stand alone; name one of them".to_owned(),
+            ));
+        }
+        for (n, nic) in self.nics.iter().enumerate() {
+            if self.nics[..n].iter().any(|other| other.name() == nic.name()) {
+                return Err(Failure::usage(format!(
+                    "--nic {}: given twice; name each NIC once, with all its queues and CPUs",
+                    nic.name()
+                )));
+            }
+        }
+        if !self.output.takes_many()
+            && let Some(n) = self.connections
+            && n.get() > 1
+        {
+            return Err(Failure::usage(format!(
+                "--connections {n}: {} takes one connection; end the --output with / to have a \
+                 file for each",
+                self.output
+            )));
+        }
+        if matches!((&self.output, &self.report), (OutputSpec::Stdout, Some(ReportSpec::Stdout))) {
+            return Err(Failure::usage(
+                "--output - and --report - both want standard output; send one of them to a file",
+            ));
+        }
+        if let (OutputSpec::File(output), Some(ReportSpec::File(report))) =
+            (&self.output, &self.report)
+            && same_place(output, report)
+        {
+            return Err(Failure::usage(format!(
+                "--output and --report both name {}; give them different files",
+                output.display()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Whether two paths name the same regular file, as far as their text or the file system tells.
+fn same_place(one: &PathBuf, other: &PathBuf) -> bool {
+    let real = |path: &PathBuf| path.canonicalize().ok().filter(|real| real.is_file());
+    (one == other && !one.exists()) || real(one).is_some_and(|one| Some(one) == real(other))
+}
+
+/// One line of what clap has to say about a wrong command line.
+pub(crate) fn wrong_usage(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let mut line = String::new();
+    for part in text.lines().map(str::trim) {
+        if part.starts_with("Usage:") || part.starts_with("For more information") {
+            break;
+        }
+        if !part.is_empty() {
+            if !line.is_empty() {
+                line.push_str(if line.ends_with(':') { " " } else { "; " });
+            }
+            line.push_str(part.strip_prefix("error: ").unwrap_or(part));
+        }
+    }
+    Failure::usage(format!("{line}; see mpxdp --help"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::failure::Kind;
+
+    fn recv(arguments: &[&str]) -> Result<RecvArgs, Failure> {
+        let given = ["mpxdp", "recv", "--nic", "eth0", "--listen", "10.0.0.2:5000"];
+        let cli =
+            Cli::try_parse_from(given.iter().chain(arguments)).map_err(|e| wrong_usage(&e))?;
+        let Command::Recv(args) = cli.command;
+        args.check()?;
+        Ok(args)
+    }
+
+    #[test]
+    fn clap_finds_no_fault_in_the_definition() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_shortest_command_has_the_documented_defaults() {
+        let args = recv(&[]).unwrap();
+        assert_eq!(args.nics, [NicConfig::new("eth0")]);
+        assert_eq!(args.listen, "10.0.0.2:5000".parse().unwrap());
+        assert_eq!(args.announce, [Announce::Auto]);
+        assert_eq!(args.output, OutputSpec::Null);
+        assert_eq!(args.limit(), None);
+        assert_eq!(args.mode, Mode::Auto);
+        assert_eq!(args.placement, Placement::default());
+        assert_eq!(args.report, None);
+    }
+
+    #[test]
+    fn everything_can_be_given() {
+        let args = recv(&[
+            "--nic=eth1:queues=0-3:cpus=1",
+            "--announce=none",
+            "--output=in/",
+            "--connections=7",
+            "--mode=copy",
+            "--placement=worker=1 reader=0",
+            "--report=-",
+        ])
+        .unwrap();
+        assert_eq!(args.nics[1], NicConfig::new("eth1").queues(0..=3).cpus([1]));
+        assert_eq!(args.announce, [Announce::None]);
+        assert_eq!(args.output, OutputSpec::Directory("in/".into()));
+        assert_eq!(args.limit(), Some(7));
+        assert_eq!(args.mode, Mode::Copy);
+        assert_eq!(args.placement.reader.as_slice(), [0]);
+        assert_eq!(args.report, Some(ReportSpec::Stdout));
+    }
+
+    #[test]
+    fn a_file_takes_one_connection_and_a_directory_takes_all() {
+        assert_eq!(recv(&["--output", "f"]).unwrap().limit(), Some(1));
+        assert_eq!(recv(&["--output", "-"]).unwrap().limit(), Some(1));
+        assert_eq!(recv(&["--output", "d/"]).unwrap().limit(), None);
+        assert_eq!(recv(&["--output", "null", "--connections", "2"]).unwrap().limit(), Some(2));
+    }
+
+    #[test]
+    fn wrong_usage_is_one_line_that_names_the_argument() {
+        for (arguments, named) in [
+            (&["--mode", "fast"][..], "fast"),
+            (&["--connections", "0"], "--connections"),
+            (&["--connections", "-3"], "-3"),
+            (&["--placement", "worker=x"], "x"),
+            (&["--listen", "10.0.0.3:1"], "--listen"),
+            (&["--nic", "eth1:queue=1"], "queue=1"),
+            (&["--nic", "eth0:queues=1"], "eth0"),
+            (&["--announce", "10.1.0.2"], "not supported yet"),
+            (&["--announce", "auto", "10.1.0.2:5000"], "not supported yet"),
+            (&["--announce", "auto,none"], "stand alone"),
+            (&["--announce", "both"], "both"),
+            (&["--output", "f", "--connections", "2"], "file for each"),
+            (&["--output", "-", "--report", "-"], "standard output"),
+            (&["--output", "./same-new-file", "--report", "./same-new-file"], "different files"),
+            (&["--output", ""], "--output"),
+            (&["--frobnicate"], "--frobnicate"),
+            (&["stray"], "stray"),
+        ] {
+            let failure = recv(arguments).map(|_| ()).expect_err(&format!("{arguments:?}"));
+            let text = failure.to_string();
+            assert_eq!(failure.kind(), Kind::Usage, "{text}");
+            assert!(text.contains(named), "{arguments:?}: {text}");
+            assert_eq!(text.lines().count(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = Cli::try_parse_from(["mpxdp", "recv", "--listen", "[::]:1"]).unwrap_err();
+        let text = wrong_usage(&error).to_string();
+        assert!(text.contains("--nic"), "{text}");
+        assert!(!text.contains('\n'), "{text}");
+    }
+}

@@ -1,0 +1,370 @@
+//! `mpxdp recv`: receives connections and writes what they carry.
+
+mod reader;
+
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mpxdp::{CpuList, Engine, EngineConfig, Listener, NicReport, Stream};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::os::fd::AsFd as _;
+
+use crate::cli::RecvArgs;
+use crate::failure::{Failure, describe};
+use crate::output::Output;
+use crate::privileges;
+use crate::progress::{INTERVAL, Progress};
+use crate::report::{self, Connection, Ended, Environment, Report};
+use crate::signals::Stop;
+use crate::units;
+
+use self::reader::Outcome;
+
+/// How many connections are read at the same time, one thread each; more wait to be accepted.
+const READERS: usize = 256;
+
+/// How long connections that are closing are given at the end of the run.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How often the workers are looked after where no live line asks for more.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// A [`Failure`] if it could not begin, or if the engine or the report failed. A connection that
+/// fails does not fail the run: it has its line on stderr, and the exit code is 1.
+pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
+    args.check()?;
+    check_cpus(&args.placement.reader)?;
+    let mut output = args.output.open()?;
+    if let Some(report) = &args.report {
+        report.check()?;
+    }
+    let stop = Stop::new()
+        .and_then(|stop| stop.on_signals().map(|()| Arc::new(stop)))
+        .map_err(|e| Failure::runtime(format!("watching for signals: {}", describe(&e))))?;
+    let engine = start(args)?;
+    let listener = engine.listen(args.listen)?;
+    output
+        .keep()
+        .map_err(|e| Failure::runtime(format!("--output {}: {}", args.output, describe(&e))))?;
+
+    let mut receiver = Receiver {
+        limit: args.limit(),
+        reader_cpus: args.placement.reader.clone(),
+        output,
+        stop,
+        progress: Progress::new(),
+        wake: Arc::new(
+            EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+                .map_err(|e| Failure::runtime(format!("making an eventfd: {e}")))?,
+        ),
+        ending: mpsc::channel(),
+        open: Vec::new(),
+        ended: Vec::new(),
+        ended_bytes: 0,
+        accepted: 0,
+        incomplete: false,
+    };
+    let start = Instant::now();
+    for nic in engine.nics() {
+        receiver.progress.line(describe_nic(&nic));
+    }
+    receiver.progress.line(format_args!("listening on {}", listener.local_addr()));
+
+    let result = receiver.serve(&engine, listener);
+    receiver.finish(args, engine, start.elapsed(), result)
+}
+
+/// A wish for CPUs that cannot be granted is an error before anything has begun.
+fn check_cpus(wanted: &CpuList) -> Result<(), Failure> {
+    let allowed = CpuList::allowed()?;
+    match wanted.as_slice().iter().find(|cpu| !allowed.as_slice().contains(cpu)) {
+        Some(cpu) => Err(Failure::usage(format!(
+            "--placement reader={cpu}: this process may not use that CPU; it may use {allowed}"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Starts the engine. Everything that can be found wrong before something is attached is found
+/// wrong there, and whatever was attached is detached if a later step fails.
+fn start(args: &RecvArgs) -> Result<Engine, Failure> {
+    let config = EngineConfig { placement: args.placement.clone(), ..EngineConfig::default() };
+    let mut builder = Engine::builder().config(config);
+    for nic in &args.nics {
+        builder = builder.nic(nic.clone().mode(args.mode));
+    }
+    builder.start().map_err(|error| match error {
+        mpxdp::Error::Privilege { what } => privileges::missing(&what),
+        error => error.into(),
+    })
+}
+
+/// Which mode a NIC has come to, and why.
+fn describe_nic(nic: &NicReport) -> String {
+    let NicReport { name, mode, zero_copy, queues, mtu, mode_reason, .. } = nic;
+    let copy = if *zero_copy { "zero copy" } else { "copy" };
+    let reason = mode_reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let queues = units::count(queues.len() as u64, "queue");
+    format!("{name}: {mode} XDP, {copy}{reason}, {queues}, MTU {mtu}")
+}
+
+/// What a reader's thread leaves when it ends: its connection's number, and how that went unless
+/// the thread panicked.
+type Ending = (u64, Option<(Outcome, Connection)>);
+
+/// A connection that a thread is reading.
+struct Open {
+    number: u64,
+    /// The bytes that its sink took so far.
+    taken: Arc<AtomicU64>,
+}
+
+/// The state of a run.
+struct Receiver {
+    limit: Option<u64>,
+    reader_cpus: CpuList,
+    output: Output,
+    stop: Arc<Stop>,
+    progress: Progress,
+    /// Readable after a thread has ended.
+    wake: Arc<EventFd>,
+    ending: (mpsc::Sender<Ending>, mpsc::Receiver<Ending>),
+    open: Vec<Open>,
+    ended: Vec<Connection>,
+    ended_bytes: u64,
+    accepted: u64,
+    /// Whether some connection's data is not complete or not stored, so that the exit code is 1.
+    incomplete: bool,
+}
+
+impl Receiver {
+    /// Accepts and serves connections until there were as many as were asked for, it is time to
+    /// stop, or the engine fails.
+    fn serve(&mut self, engine: &Engine, listener: Listener) -> Result<Ended, mpxdp::Error> {
+        let result = self.accept_all(engine, listener);
+        if result.is_err() {
+            self.stop.request();
+        }
+        // Every reader sees the request and ends; none is left to wait for without one.
+        while !self.open.is_empty() {
+            self.wait(None);
+            self.collect();
+        }
+        result
+    }
+
+    fn accept_all(&mut self, engine: &Engine, listener: Listener) -> Result<Ended, mpxdp::Error> {
+        let mut listener = Some(listener);
+        loop {
+            self.collect();
+            if self.stop.requested() {
+                return Ok(Ended::Signal);
+            }
+            if self.limit.is_some_and(|limit| self.accepted >= limit) {
+                // Who connects from here on is refused rather than kept waiting in vain.
+                listener = None;
+                if self.open.is_empty() {
+                    return Ok(Ended::Connections);
+                }
+            }
+            engine.check()?;
+            let accepting = listener.as_ref().filter(|_| self.open.len() < READERS);
+            match accepting.map(Listener::try_accept).transpose()?.flatten() {
+                Some(stream) => self.begin(stream),
+                None => self.wait(accepting),
+            }
+            self.show();
+        }
+    }
+
+    /// Sleeps until something happens, or the live line is due.
+    fn wait(&self, listener: Option<&Listener>) {
+        let mut fds = vec![PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
+        if !self.stop.requested() {
+            fds.push(PollFd::new((*self.stop).as_fd(), PollFlags::POLLIN));
+        }
+        if let Some(listener) = listener {
+            fds.push(PollFd::new(listener.as_fd(), PollFlags::POLLIN));
+        }
+        let span = if self.progress.is_live() { INTERVAL } else { LOOK };
+        let timeout = PollTimeout::try_from(span).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            // Nothing but a lack of kernel memory is left; the next round may do better.
+            Err(error) => {
+                tracing::warn!(%error, "poll");
+                thread::sleep(INTERVAL);
+            }
+        }
+    }
+
+    /// Gives a connection a thread.
+    fn begin(&mut self, mut stream: Stream) {
+        self.accepted += 1;
+        let number = self.accepted;
+        let peer = stream.peer_addr();
+        stream.set_nonblocking(true);
+        let sink = match self.output.sink(number, peer) {
+            Ok(sink) => sink,
+            Err(e) => {
+                let (outcome, connection) = reader::refuse(number, stream, e);
+                return self.end(&outcome, connection);
+            }
+        };
+        let taken = Arc::new(AtomicU64::new(0));
+        let (counter, stop) = (Arc::clone(&taken), Arc::clone(&self.stop));
+        let (sender, wake) = (self.ending.0.clone(), Arc::clone(&self.wake));
+        let cpus = self.reader_cpus.clone();
+        let serve = move || {
+            let served = panic::catch_unwind(AssertUnwindSafe(|| {
+                if let Err(error) = cpus.pin_this_thread() {
+                    tracing::warn!(%error, "a reader floats");
+                }
+                reader::serve(number, stream, sink, &counter, &stop)
+            }));
+            // The receiver is gone only if the run has given up on its readers.
+            let _ = sender.send((number, served.ok()));
+            let _ = wake.write(1);
+        };
+        match thread::Builder::new().name(format!("reader-{number}")).spawn(serve) {
+            Ok(_) => self.open.push(Open { number, taken }),
+            // The stream went with the closure, which resets the connection.
+            Err(e) => {
+                self.incomplete = true;
+                self.progress.line(format_args!(
+                    "connection {number} from {peer}: no thread to read it: {}; the connection was \
+                     reset; raise the limit on threads, or use --connections",
+                    describe(&e)
+                ));
+            }
+        }
+    }
+
+    /// Takes in the connections that have ended.
+    fn collect(&mut self) {
+        // It only counts; EAGAIN says that it is at zero already.
+        let _ = self.wake.read();
+        while let Ok((number, served)) = self.ending.1.try_recv() {
+            self.open.retain(|open| open.number != number);
+            match served {
+                Some((outcome, connection)) => self.end(&outcome, connection),
+                None => {
+                    self.incomplete = true;
+                    self.progress.line(format_args!(
+                        "connection {number}: its reader panicked; this is a defect, please \
+                         report it; the connection was reset"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Says how a connection ended.
+    fn end(&mut self, outcome: &Outcome, connection: Connection) {
+        let Connection { number, remote, bytes, mptcp, fallback, closed, .. } = &connection;
+        let amount = units::bytes(*bytes);
+        let place = connection.output.as_deref();
+        match outcome {
+            Outcome::Complete => {
+                let protocol = match (mptcp, fallback) {
+                    (true, _) => "MPTCP".to_owned(),
+                    (false, None) => "TCP".to_owned(),
+                    (false, Some(reason)) => format!("TCP after fallback: {reason}"),
+                };
+                let span = Duration::try_from_secs_f64(connection.seconds).unwrap_or_default();
+                self.progress.line(format_args!(
+                    "connection {number} from {remote}: {amount} in {}, {}, {protocol}, {closed}",
+                    units::span(span),
+                    units::rate(connection.bits_per_second),
+                ));
+            }
+            Outcome::Interrupted if place.is_none() => {
+                self.progress.line(format_args!(
+                    "connection {number} from {remote}: reset after {amount}, as the run is ending"
+                ));
+            }
+            Outcome::Broken(_) | Outcome::NotStored(_) | Outcome::Interrupted => {
+                self.incomplete = true;
+                let error = connection.error.as_deref().unwrap_or_default();
+                let advice = match outcome {
+                    Outcome::NotStored(e) if e.raw_os_error() == Some(libc::ENOSPC) => {
+                        "the connection was reset; free space there and send again"
+                    }
+                    Outcome::NotStored(_) => "the connection was reset; mend that and send again",
+                    _ => "the data is not complete; send it again",
+                };
+                self.progress.line(format_args!(
+                    "connection {number} from {remote}: {error}, after {amount}; {advice}"
+                ));
+            }
+        }
+        self.ended_bytes += bytes;
+        self.ended.push(connection);
+    }
+
+    /// The bytes of all connections so far.
+    fn bytes(&self) -> u64 {
+        let open = self.open.iter().map(|open| open.taken.load(Ordering::Relaxed));
+        self.ended_bytes + open.sum::<u64>()
+    }
+
+    fn show(&mut self) {
+        if self.progress.is_live() {
+            let bytes = self.bytes();
+            let (open, ended) = (self.open.len() as u64, self.ended.len() as u64);
+            self.progress.update(Instant::now(), bytes, open, ended);
+        }
+    }
+
+    /// Takes everything down and tells how it was.
+    fn finish(
+        mut self,
+        args: &RecvArgs,
+        engine: Engine,
+        span: Duration,
+        result: Result<Ended, mpxdp::Error>,
+    ) -> Result<ExitCode, Failure> {
+        self.progress.clear();
+        self.ended.sort_by_key(|connection| connection.number);
+        self.progress.line(format_args!(
+            "{}, {} in {}, {}",
+            units::count(self.ended.len() as u64, "connection"),
+            units::bytes(self.ended_bytes),
+            units::span(span),
+            units::rate(units::bits_per_second(self.ended_bytes, span)),
+        ));
+        let (nics, workers) = (engine.nics(), engine.workers());
+        // The NICs are given back before the report appears: who waits for it can go on from there.
+        let down = engine.shutdown(GRACE);
+        let result = result.and_then(|ended| down.map(|()| ended));
+        let written = args.report.as_ref().map_or(Ok(()), |spec| {
+            spec.write(&Report {
+                command: "recv",
+                version: env!("CARGO_PKG_VERSION"),
+                environment: Environment::of_this_machine(),
+                listen: args.listen,
+                mode: args.mode.name(),
+                placement: args.placement.to_string(),
+                seconds: report::seconds(span),
+                ended: *result.as_ref().unwrap_or(&Ended::Error),
+                error: result.as_ref().err().map(ToString::to_string),
+                connections: self.ended,
+                nics: nics.into_iter().map(Into::into).collect(),
+                workers: workers.into_iter().map(Into::into).collect(),
+            })
+        });
+        result?;
+        written?;
+        Ok(if self.incomplete { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+}

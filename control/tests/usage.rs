@@ -1,0 +1,104 @@
+//! Wrong usage of the command: one clear line, the exit code that belongs to it, and nothing left
+//! behind. None of these needs a privilege.
+
+use std::fs;
+use std::process::{Command, Output};
+
+fn mpxdp(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mpxdp")).args(arguments).output().expect("the binary runs")
+}
+
+/// Runs it and expects a failure with this exit code and one line that has these words.
+fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let output = mpxdp(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+    assert!(stderr.starts_with("mpxdp: "), "{stderr}");
+    for word in words {
+        assert!(stderr.contains(word), "{arguments:?}: \"{word}\" is not in: {stderr}");
+    }
+    assert_eq!(output.stdout, b"", "{arguments:?}");
+}
+
+/// `recv` with a NIC that is certainly not there, so that nothing is ever attached.
+fn recv_refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let given = ["recv", "--nic", "no-such-nic0", "--listen", "10.0.0.2:5000"];
+    refused(&[&given[..], arguments].concat(), code, words);
+}
+
+#[test]
+fn an_unknown_nic_is_named() {
+    recv_refused(&[], 2, &["no-such-nic0", "no such interface", "ip -br link"]);
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    recv_refused(&["--frobnicate"], 2, &["--frobnicate", "--help"]);
+    recv_refused(&["--mode", "turbo"], 2, &["turbo", "zerocopy"]);
+    recv_refused(&["--placement", "everywhere"], 2, &["everywhere", "reader"]);
+    recv_refused(&["--connections", "0"], 2, &["--connections"]);
+    recv_refused(&["--announce", "10.1.0.2"], 2, &["10.1.0.2", "not supported yet"]);
+    recv_refused(&["--output", "f", "--connections", "2"], 2, &["--connections", "/"]);
+    recv_refused(&["--output", "-", "--report", "-"], 2, &["--report"]);
+    recv_refused(&["--placement", "reader=4095"], 2, &["4095", "may not use"]);
+    refused(&["recv"], 2, &["--nic", "--listen"]);
+    refused(&["recv", "--nic", "eth0", "--listen", "eth0:80"], 2, &["eth0:80", "10.0.0.2:5000"]);
+    refused(&["recv", "--nic", "e:f", "--listen", "10.0.0.2:80"], 2, &["e:f", "queues"]);
+    refused(&["revc"], 2, &["revc"]);
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let missing = temp.path().join("missing/file");
+    let missing = missing.to_str().unwrap();
+    recv_refused(&["--output", missing], 2, &["--output", missing, "No such file"]);
+    recv_refused(&["--report", missing], 2, &["--report", missing, "No such file"]);
+    recv_refused(&["--output", &format!("{missing}/")], 2, &["--output", missing]);
+    let directory = temp.path().to_str().unwrap();
+    recv_refused(&["--output", directory], 2, &["is a directory", "end it with /"]);
+    recv_refused(&["--report", directory], 2, &["Is a directory"]);
+}
+
+#[test]
+fn a_refusal_leaves_nothing_behind() {
+    let temp = tempfile::tempdir().unwrap();
+    let old = temp.path().join("old");
+    fs::write(&old, "kept").unwrap();
+    let path = |name: &str| temp.path().join(name).to_str().unwrap().to_owned();
+    let report = path("report.json");
+    for output in [path("new"), path("dir/"), path("old")] {
+        recv_refused(&["--output", &output, "--report", &report], 2, &["no such interface"]);
+    }
+    let names: Vec<_> =
+        fs::read_dir(temp.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["old"]);
+    assert_eq!(fs::read(old).unwrap(), b"kept");
+}
+
+#[test]
+fn the_version_and_the_help_go_to_standard_output() {
+    let version = mpxdp(&["--version"]);
+    assert!(version.status.success());
+    assert_eq!(
+        String::from_utf8(version.stdout).unwrap(),
+        format!("mpxdp {}\n", env!("CARGO_PKG_VERSION"))
+    );
+    let help = mpxdp(&["recv", "--help"]);
+    assert!(help.status.success());
+    let help = String::from_utf8(help.stdout).unwrap();
+    for option in [
+        "--nic",
+        "--listen",
+        "--announce",
+        "--output",
+        "--connections",
+        "--mode",
+        "--placement",
+        "--report",
+        "Exit codes",
+    ] {
+        assert!(help.contains(option), "{option} is not in the help");
+    }
+}

@@ -1,0 +1,175 @@
+//! The lab itself: it comes up as asked, is left alone when it is up already, and goes wholly.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use mpxdp_bench::Interrupt;
+use mpxdp_bench::lab::{Family, Lab, Running, Side};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::harness::{BENCH, LIMIT, Rig, lab_name, privileged};
+
+/// The command `mpxdp-bench lab` with a name, which removes that lab in the end.
+struct Named(String);
+
+impl Named {
+    fn new() -> Self {
+        Self(lab_name())
+    }
+
+    fn run(&self, command: &str, arguments: &[&str]) -> Output {
+        let mut process = Command::new(BENCH);
+        process.args(["lab", command, "--name", &self.0]).args(arguments);
+        process.output().expect("it runs")
+    }
+
+    fn ok(&self, command: &str, arguments: &[&str]) -> String {
+        let output = self.run(command, arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "lab {command} {arguments:?}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn namespaces(&self) -> Vec<bool> {
+        let exists = |side: Side| Path::new("/run/netns").join(self.name(side)).exists();
+        Side::BOTH.map(exists).to_vec()
+    }
+
+    fn name(&self, side: Side) -> String {
+        format!("{}-{}", self.0, side.tag())
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        // Failing here would hide what failed before.
+        let _ = Lab::down(&self.0);
+    }
+}
+
+#[test]
+fn up_and_down_can_be_repeated() {
+    if !privileged() {
+        return;
+    }
+    let lab = Named::new();
+    lab.ok("up", &["--links", "2", "--queues", "3", "--mtu", "9000"]);
+    let index = lab.ok("exec", &["rcv", "cat", "/sys/class/net/rcv1/ifindex"]);
+    lab.ok("up", &["--links", "2", "--queues", "3", "--mtu", "9000"]);
+    assert_eq!(index, lab.ok("exec", &["rcv", "cat", "/sys/class/net/rcv1/ifindex"]));
+    for address in ["10.77.1.1", "fd77:0:0:1::1"] {
+        lab.ok("exec", &["rcv", "ping", "-c", "1", "-W", "5", address]);
+    }
+    let queues = lab.ok("exec", &["rcv", "ls", "/sys/class/net/rcv0/queues"]);
+    assert_eq!(queues.split_whitespace().collect::<Vec<_>>().len(), 6, "{queues}");
+    assert_eq!(lab.ok("exec", &["snd", "cat", "/sys/class/net/snd0/mtu"]).trim(), "9000");
+
+    lab.ok("up", &["--mtu", "1500"]);
+    assert_eq!(lab.ok("exec", &["snd", "cat", "/sys/class/net/snd0/mtu"]).trim(), "1500");
+    assert!(!lab.run("exec", &["rcv", "ip", "link", "show", "rcv1"]).status.success());
+
+    lab.ok("down", &[]);
+    assert_eq!(lab.namespaces(), [false, false]);
+    lab.ok("down", &[]);
+    let output = lab.run("exec", &["rcv", "true"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is not up"));
+}
+
+#[test]
+fn down_ends_the_processes_in_the_lab() {
+    let Some(Rig { lab, .. }) = Rig::new(Lab::builder()) else { return };
+    let mut sleeper = lab.command(Side::Sender, "sleep");
+    let mut running = Running::start("sleep", sleeper.arg("600"), &[]).expect("it starts");
+    lab.remove().expect("the lab goes");
+    assert!(running.poll().expect("it can be waited for").is_some(), "it still runs");
+}
+
+#[test]
+fn a_namespace_that_no_lab_made_is_left_alone() {
+    if !privileged() {
+        return;
+    }
+    let lab = Named::new();
+    let foreign = lab.name(Side::Receiver);
+    let netns = |command: &str| Command::new("ip").args(["netns", command, &foreign]).status();
+    assert!(netns("add").expect("ip runs").success());
+    let output = lab.run("up", &[]);
+    let there = lab.namespaces();
+    assert!(netns("del").expect("ip runs").success());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&foreign));
+    assert_eq!(there, [false, true]);
+}
+
+#[test]
+fn the_lab_of_a_killed_process_goes_with_the_next_one() {
+    if !privileged() {
+        return;
+    }
+    // The demo makes a lab that belongs to it.
+    let lab = Named::new();
+    let mut command = Command::new(BENCH);
+    command.args(["demo", "--name", &lab.0, "--mtu", "1500", "--seconds", "60"]);
+    command.args(["--receivers", "kernel-tcp"]);
+    let demo = Running::start("demo", &mut command, &[]).expect("it starts");
+    wait_until(|| lab.namespaces() == [true, true]);
+    demo.signal(Signal::SIGKILL).expect("it runs");
+    demo.wait(LIMIT, &Interrupt::never()).expect("it ends");
+    assert_eq!(lab.namespaces(), [true, true], "SIGKILL leaves no time to clean up");
+
+    let other = Lab::builder().name(lab_name()).up().expect("another lab comes up");
+    assert_eq!(lab.namespaces(), [false, false]);
+    drop(other);
+}
+
+#[test]
+fn a_signal_to_the_demo_removes_its_lab_and_ends_its_processes() {
+    if !privileged() {
+        return;
+    }
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let lab = Named::new();
+        let mut command = Command::new(BENCH);
+        command.args(["demo", "--name", &lab.0, "--mtu", "1500", "--seconds", "60"]);
+        command.args(["--receivers", "kernel-tcp"]);
+        let demo = Running::start("demo", &mut command, &[]).expect("it starts");
+        let children = format!("/proc/{0}/task/{0}/children", demo.pid());
+        let mut seen = String::new();
+        wait_until(|| {
+            seen = fs::read_to_string(&children).unwrap_or_default();
+            seen.split_whitespace().count() == 2
+        });
+        demo.signal(signal).expect("it runs");
+        let ended = demo.wait(LIMIT, &Interrupt::never()).expect("it ends");
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
+        assert_eq!(lab.namespaces(), [false, false]);
+        for pid in seen.split_whitespace() {
+            let pid = Pid::from_raw(pid.parse().expect("a number"));
+            assert!(kill(pid, None).is_err(), "process {pid} is left over");
+        }
+    }
+}
+
+/// Each end drops what comes without the tag, so an answer means that both ends tagged.
+#[test]
+fn tagged_links_carry_both_families() {
+    let Some(rig) = Rig::new(Lab::builder().vlan(Some(77))) else { return };
+    for family in [Family::V4, Family::V6] {
+        let address = rig.address(family).to_string();
+        rig.tool(Side::Sender, &["ping", "-c", "1", "-W", "5", &address]);
+    }
+}
+
+/// Waits until something holds; it not doing so in time is a failure.
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + LIMIT;
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "it never held");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,14 @@
+//! `mpxdp recv` against the Linux kernel's own MPTCP and TCP, over veth.
+//!
+//! All of these need root. Without it they are skipped and say so; with
+//! `MPXDP_REQUIRE_PRIVILEGES=1` they fail instead.
+
+mod bystanders;
+mod disk;
+mod endings;
+mod harness;
+mod lab;
+mod many;
+mod stop;
+mod transfers;
+mod usage;

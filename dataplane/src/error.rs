@@ -3,6 +3,10 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use mpxdp_ebpf::{AttachError, TableError};
+
+use crate::port::AfXdpError;
+
 /// A result whose error is [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -105,6 +109,15 @@ pub enum Error {
         /// The address and port that were asked for.
         at: SocketAddr,
     },
+    /// An AF_XDP port did not open, for a reason that none of the others names.
+    #[error(transparent)]
+    Port(#[from] AfXdpError),
+    /// The steering program did not attach, for a reason that none of the others names.
+    #[error(transparent)]
+    Steering(#[from] AttachError),
+    /// The steering program did not take an address or a queue.
+    #[error(transparent)]
+    Table(#[from] TableError),
     /// A configuration that makes no sense.
     #[error("{0}")]
     Configuration(String),
@@ -144,6 +157,9 @@ impl Error {
             | Self::NicOccupied { .. }
             | Self::Privilege { .. }
             | Self::AddressInUse { .. }
+            | Self::Port(_)
+            | Self::Steering(_)
+            | Self::Table(_)
             | Self::Io { .. }
             | Self::WorkerFailed { .. }
             | Self::Stopped => ErrorKind::Runtime,

@@ -25,6 +25,7 @@ pub use listener::Listener;
 pub use nic::{Mode, NicConfig, NicFacts, PortNic};
 pub use placement::{CpuList, Placement};
 pub use stats::{
-    Closed, ConnectionStatistics, NicReport, SubflowStatistics, TableSizes, WorkerReport,
+    Closed, ConnectionStatistics, NicReport, PortReport, SubflowStatistics, TableSizes,
+    WorkerReport,
 };
 pub use stream::Stream;

@@ -1,10 +1,14 @@
 //! NICs: what the application asks for, and what the kernel says about them.
 
+mod facts;
+
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::placement::CpuList;
+
+pub use self::facts::NicFacts;
 
 /// How packets are to come from a NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,7 +68,7 @@ pub struct NicConfig {
     pub(crate) cpus: CpuList,
     pub(crate) mode: Mode,
     pub(crate) frames: Option<u32>,
-    pub(crate) busy_poll: Option<u32>,
+    pub(crate) busy_poll: Option<u16>,
 }
 
 impl NicConfig {
@@ -113,7 +117,7 @@ impl NicConfig {
 
     /// Busy polling (`SO_PREFER_BUSY_POLL`) by the worker, with a budget of this many packets.
     #[must_use]
-    pub const fn busy_poll(mut self, budget: u32) -> Self {
+    pub const fn busy_poll(mut self, budget: u16) -> Self {
         self.busy_poll = Some(budget);
         self
     }
@@ -165,6 +169,7 @@ pub struct PortNic<P> {
     pub(crate) ports: Vec<P>,
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) cpus: CpuList,
+    pub(crate) mtu: u32,
 }
 
 impl<P> PortNic<P> {
@@ -175,7 +180,15 @@ impl<P> PortNic<P> {
             ports: ports.into_iter().collect(),
             addresses: Vec::new(),
             cpus: CpuList::default(),
+            mtu: 1500,
         }
+    }
+
+    /// The MTU that the NIC is said to have, in octets; 1500 without this.
+    #[must_use]
+    pub const fn mtu(mut self, mtu: u32) -> Self {
+        self.mtu = mtu;
+        self
     }
 
     /// The addresses that the NIC is said to have.
@@ -193,21 +206,5 @@ impl<P> PortNic<P> {
     }
 }
 
-/// What the kernel says about an interface.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NicFacts {
-    /// Its name.
-    pub name: String,
-    /// Its index.
-    pub index: u32,
-    /// Whether it is administratively up.
-    pub up: bool,
-    /// Its MTU in octets.
-    pub mtu: u32,
-    /// Its driver, if the kernel names one.
-    pub driver: Option<String>,
-    /// How many receive queues are in use.
-    pub receive_queues: u32,
-    /// Its addresses, and those of the VLAN interfaces on it.
-    pub addresses: Vec<IpAddr>,
-}
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::port::{FrameAccount, PortMode, PortStatistics};
+
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closed {
@@ -96,8 +98,25 @@ pub struct NicReport {
     pub mtu: u32,
     /// The id of the attached XDP program; 0 if there is none.
     pub program_id: u32,
-    /// The steering program's verdicts and the sockets' statistics, by name.
+    /// The steering program's verdicts, by name.
     pub counters: Vec<(&'static str, u64)>,
+}
+
+/// One receive queue of a NIC, and the port on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortReport {
+    /// The interface.
+    pub nic: String,
+    /// The receive queue.
+    pub queue: u32,
+    /// The worker that polls it.
+    pub worker: usize,
+    /// What moves its frames.
+    pub mode: PortMode,
+    /// Its counters.
+    pub statistics: PortStatistics,
+    /// Where its frames are.
+    pub frames: FrameAccount,
 }
 
 /// What one worker has done since it started.

@@ -1,92 +1,48 @@
 //! The engine: NICs, workers and listeners under one roof.
 
-use std::net::SocketAddr;
+mod build;
+mod config;
+mod holds;
+mod open;
+mod reserve;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mpxdp_proto::time::Instant;
-
+use self::holds::Holds;
+use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::listener::Listener;
-use crate::nic::{NicConfig, PortNic};
-use crate::placement::Placement;
-use crate::stats::{NicReport, WorkerReport};
+use crate::listener::{Backlog, Ended, Limits, Listener};
+use crate::nic::NicFacts;
+use crate::stats::{NicReport, PortReport, WorkerReport};
+use crate::worker::{Command, Handle, Shared};
 
-/// What can be set for a whole engine.
-#[derive(Clone, PartialEq, Debug)]
-pub struct EngineConfig {
-    /// Where the workers run.
-    pub placement: Placement,
-    /// How long a worker looks for more packets before it sleeps.
-    pub spin: Duration,
-    /// The size of a connection's receive ring at its start, in bytes.
-    pub receive_initial: usize,
-    /// The size up to which a connection's receive ring grows, in bytes.
-    pub receive_limit: usize,
-    /// How many connections wait for [`Listener::accept`] at most, for each listener.
-    pub backlog: usize,
-    /// How many subflows are half open at most, for each listener.
-    pub half_open: usize,
-    /// Whether MPTCP is negotiated; without it every connection is plain TCP.
-    pub mptcp: bool,
-    /// How long a subflow stays in TIME_WAIT (RFC 9293: twice the maximum segment lifetime).
-    pub time_wait: Duration,
-}
-
-impl Default for EngineConfig {
-    fn default() -> Self {
-        Self {
-            placement: Placement::default(),
-            spin: Duration::from_micros(50),
-            receive_initial: 256 << 10,
-            receive_limit: 16 << 20,
-            backlog: 1024,
-            half_open: 1024,
-            mptcp: true,
-            time_wait: Duration::from_secs(60),
-        }
-    }
-}
-
-/// Collects what an [`Engine`] is made of.
-#[derive(Default)]
-#[must_use = "an engine starts by `start`"]
-pub struct EngineBuilder {
-    config: EngineConfig,
-    nics: Vec<NicConfig>,
-}
-
-impl EngineBuilder {
-    /// Adds a NIC.
-    pub fn nic(mut self, nic: NicConfig) -> Self {
-        self.nics.push(nic);
-        self
-    }
-
-    /// Adds a NIC made of ready-made ports.
-    pub fn ports<P: Send + 'static>(self, _nic: PortNic<P>) -> Self {
-        self
-    }
-
-    /// Sets the engine's configuration.
-    pub fn config(mut self, config: EngineConfig) -> Self {
-        self.config = config;
-        self
-    }
-
-    /// Opens the ports, attaches the steering programs and starts the workers.
-    ///
-    /// # Errors
-    ///
-    /// See [`Error`]; whatever had been set up is undone.
-    pub fn start(self) -> Result<Engine> {
-        Err(Error::Stopped)
-    }
-}
+pub use self::build::EngineBuilder;
+pub use self::config::EngineConfig;
 
 /// A running engine. Dropping it resets the connections that are left and gives the NICs back.
-#[derive(Debug)]
 pub struct Engine {
-    _private: (),
+    config: EngineConfig,
+    clock: Clock,
+    shared: Arc<Shared>,
+    nics: Vec<Nic>,
+    workers: Vec<(Arc<Handle>, JoinHandle<()>)>,
+    /// The first worker that ended by a panic.
+    failure: Arc<Mutex<Option<Ended>>>,
+    holds: Arc<Holds>,
+}
+
+struct Nic {
+    report: NicReport,
+    /// Its addresses when the engine started.
+    addresses: Vec<IpAddr>,
+    /// Its steering program, by its place among all.
+    program: Option<usize>,
 }
 
 impl Engine {
@@ -96,26 +52,93 @@ impl Engine {
     }
 
     /// Listens on an address of the engine's NICs; an unspecified address (`0.0.0.0`, `::`)
-    /// stands for all of them.
+    /// stands for all of them of its family.
     ///
     /// # Errors
     ///
-    /// [`Error::AddressNotLocal`], [`Error::AddressInUse`], [`Error::Privilege`] for a port below
-    /// 1024, [`Error::Stopped`].
-    pub fn listen(&self, _at: SocketAddr) -> Result<Listener> {
-        Err(Error::Stopped)
+    /// [`Error::AddressNotLocal`]; [`Error::AddressInUse`] if a socket of the kernel or another
+    /// listener has the port; [`Error::Configuration`] for port 0; [`Error::WorkerFailed`].
+    pub fn listen(&self, at: SocketAddr) -> Result<Listener> {
+        self.check()?;
+        // Packets do not tell a scope, so it is not part of a listener's address.
+        let to = SocketAddr::new(at.ip(), at.port());
+        if at.port() == 0 {
+            return Err(Error::Configuration(format!("{at}: port 0 is none; name a port")));
+        }
+        self.check_local(at.ip())?;
+        let listeners = &self.shared.listeners;
+        if listeners.contains(to) {
+            return Err(Error::AddressInUse { at });
+        }
+        let hold = self.holds.hold(at)?;
+        let EngineConfig { backlog, half_open, .. } = self.config;
+        let backlog = Backlog::new(hold, Limits { backlog, half_open })
+            .map_err(|e| Error::io(format!("{at}: listening"), e))?;
+        if !listeners.add(to, &backlog) {
+            return Err(Error::AddressInUse { at });
+        }
+        Ok(Listener::new(to, backlog, Arc::clone(listeners)))
+    }
+
+    /// Checks that `address` is one of ours, and tells the steering programs of addresses that
+    /// came since the start.
+    fn check_local(&self, address: IpAddr) -> Result<()> {
+        let mut local = address.is_unspecified();
+        for nic in &self.nics {
+            let Some(program) = nic.program else {
+                local |= nic.addresses.contains(&address);
+                continue;
+            };
+            let facts = NicFacts::read(&nic.report.name)?;
+            local |= facts.addresses.contains(&address);
+            holds::lock(&self.holds.programs()[program]).set_local_addresses(&facts.addresses)?;
+        }
+        let names = self.nics.iter().map(|nic| nic.report.name.as_str());
+        if local {
+            Ok(())
+        } else {
+            let nics = names.collect::<Vec<_>>().join(", ");
+            Err(Error::AddressNotLocal { address, nics })
+        }
     }
 
     /// The NICs, and how their packets come.
     #[must_use]
     pub fn nics(&self) -> Vec<NicReport> {
-        Vec::new()
+        let report = |nic: &Nic| {
+            let mut report = nic.report.clone();
+            if let Some(program) = nic.program
+                && let Ok(counters) = holds::lock(&self.holds.programs()[program]).counters()
+            {
+                report.counters = counters.iter().map(|(verdict, n)| (verdict.name(), n)).collect();
+            }
+            report
+        };
+        self.nics.iter().map(report).collect()
     }
 
     /// The workers, and what they have done.
     #[must_use]
     pub fn workers(&self) -> Vec<WorkerReport> {
-        Vec::new()
+        self.workers.iter().map(|(handle, _)| handle.counters.report(handle.cpu)).collect()
+    }
+
+    /// The ports, their counters and where their frames are: the workers are asked, each for up
+    /// to a tenth of a second.
+    #[must_use]
+    pub fn ports(&self) -> Vec<PortReport> {
+        const PATIENCE: Duration = Duration::from_millis(100);
+
+        let ask = |(handle, _): &(Arc<Handle>, JoinHandle<()>)| {
+            let (to, reports) = crossbeam_channel::bounded(1);
+            handle.command(Command::Report { to });
+            reports
+        };
+        let asked: Vec<_> = self.workers.iter().map(ask).collect();
+        asked
+            .iter()
+            .flat_map(|reports| reports.recv_timeout(PATIENCE).unwrap_or_default())
+            .collect()
     }
 
     /// Whether all workers run.
@@ -124,18 +147,46 @@ impl Engine {
     ///
     /// [`Error::WorkerFailed`] if one has ended by a panic.
     pub fn check(&self) -> Result<()> {
-        Ok(())
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.clone().map_or(Ok(()), |ended| Err(ended.into()))
     }
 
-    /// Stops listening, lets connections that are closing finish for up to `grace`, resets those
-    /// that are left, and gives the NICs back.
+    /// Stops listening, lets connections end by themselves for up to `grace`, resets those that
+    /// are left, and gives the NICs back.
     ///
     /// # Errors
     ///
     /// [`Error::WorkerFailed`] if a worker had ended by a panic.
-    pub fn shutdown(self, _grace: Duration) -> Result<()> {
-        Ok(())
+    pub fn shutdown(mut self, grace: Duration) -> Result<()> {
+        self.stop(grace);
+        self.check()
+    }
+
+    fn stop(&mut self, grace: Duration) {
+        self.shared.listeners.end(&Ended::Stopped);
+        let deadline = self.clock.now() + grace;
+        for (handle, _) in &self.workers {
+            handle.command(Command::Stop { deadline });
+        }
+        for (_, thread) in self.workers.drain(..) {
+            // What a worker panicked with is in `failure`.
+            let _ = thread.join();
+        }
     }
 }
 
-const _: fn(&crate::clock::Clock) -> Instant = crate::clock::Clock::now;
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nics: Vec<&str> = self.nics.iter().map(|nic| nic.report.name.as_str()).collect();
+        f.debug_struct("Engine")
+            .field("nics", &nics)
+            .field("workers", &self.workers.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -229,6 +229,12 @@ impl Subflow {
             && can_tell - left >= u64::from(self.receive.largest.max(1))
     }
 
+    /// The right edge that the peer was last told, in the stream.
+    #[must_use]
+    pub const fn advertised(&self) -> StreamOffset {
+        self.receive.told
+    }
+
     /// The state.
     #[must_use]
     pub const fn state(&self) -> State {

@@ -1,0 +1,206 @@
+//! What the workers of an engine share, for rare occasions: SYNs, and packets of no flow.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use mpxdp_proto::config::Config;
+use mpxdp_proto::connection::LocalKey;
+use mpxdp_proto::crypto::IsnSecret;
+use mpxdp_proto::segment::{Key, Token};
+
+use super::flows::{FlowHash, FlowKey};
+use super::handle::Handle;
+use crate::listener::Directory;
+use crate::receive::RingConfig;
+
+/// What the workers of an engine share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// How the protocol is spoken.
+    pub(crate) protocol: Arc<Config>,
+    /// How large receive rings are.
+    pub(crate) ring: RingConfig,
+    /// Who listens.
+    pub(crate) listeners: Arc<Directory>,
+    /// Initial sequence numbers and timestamp offsets.
+    pub(super) secret: IsnSecret,
+    /// The tokens of all connections.
+    pub(super) tokens: Arc<Tokens>,
+    /// Which worker owns which flow.
+    pub(super) owners: Owners,
+    /// The key of the flow tables.
+    hash: FlowHash,
+}
+
+impl Shared {
+    /// For workers that speak `protocol`.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random numbers.
+    pub(crate) fn new(protocol: Config, ring: RingConfig) -> io::Result<Self> {
+        Ok(Self {
+            protocol: Arc::new(protocol),
+            ring,
+            listeners: Arc::default(),
+            secret: IsnSecret::new(random()?),
+            tokens: Arc::default(),
+            owners: Owners::default(),
+            hash: FlowHash::new(random()?),
+        })
+    }
+
+    /// The hash of the flow tables.
+    pub(super) fn flow_hash(&self) -> FlowHash {
+        self.hash.clone()
+    }
+
+    /// Names the workers, once they are all there.
+    pub(crate) fn introduce(&self, workers: Vec<Arc<Handle>>) {
+        let _ = self.owners.workers.set(workers);
+    }
+}
+
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let failed = |e: getrandom::Error| {
+        e.raw_os_error().map_or(io::ErrorKind::Unsupported.into(), io::Error::from_raw_os_error)
+    };
+    getrandom::fill(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// Which worker owns which flow. It is asked about packets of no flow of the worker's own, and
+/// only where there are several workers.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    workers: OnceLock<Vec<Arc<Handle>>>,
+    flows: RwLock<HashMap<FlowKey, usize>>,
+}
+
+impl Owners {
+    fn several(&self) -> Option<&[Arc<Handle>]> {
+        self.workers.get().map(Vec::as_slice).filter(|workers| workers.len() > 1)
+    }
+
+    /// The other worker that owns the flow, if one does.
+    pub(super) fn other(&self, key: &FlowKey, me: usize) -> Option<&Handle> {
+        let workers = self.several()?;
+        let owner = *self.flows.read().unwrap_or_else(PoisonError::into_inner).get(key)?;
+        workers.get(owner).filter(|_| owner != me).map(|worker| &**worker)
+    }
+
+    /// Enters a flow; says whether no other worker has it.
+    pub(super) fn enter(&self, key: FlowKey, me: usize) -> bool {
+        if self.several().is_none() {
+            return true;
+        }
+        match self.flows.write().unwrap_or_else(PoisonError::into_inner).entry(key) {
+            Entry::Occupied(entry) => *entry.get() == me,
+            Entry::Vacant(entry) => {
+                entry.insert(me);
+                true
+            }
+        }
+    }
+
+    /// Removes a flow.
+    pub(super) fn leave(&self, key: &FlowKey) {
+        if self.several().is_some() {
+            self.flows.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+        }
+    }
+}
+
+/// The tokens in use, each of which names one connection (RFC 8684, section 3.1).
+#[derive(Debug, Default)]
+pub(super) struct Tokens(Mutex<HashSet<u32>>);
+
+impl Tokens {
+    fn take(&self, token: Token) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(token.0)
+    }
+
+    fn give_back(&self, token: Token) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&token.0);
+    }
+
+    /// How many are in use.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// A token in use, until it is dropped.
+#[derive(Debug)]
+pub(super) struct TokenInUse {
+    token: Token,
+    tokens: Arc<Tokens>,
+}
+
+impl Drop for TokenInUse {
+    fn drop(&mut self) {
+        self.tokens.give_back(self.token);
+    }
+}
+
+/// Draws keys from the system's random numbers, many with one system call.
+#[derive(Debug, Default)]
+pub(super) struct KeySource {
+    pool: Vec<[u8; 8]>,
+}
+
+impl KeySource {
+    /// Keys drawn at once: 512 bytes, of which `getrandom` never gives less than asked.
+    const POOL: usize = 64;
+    /// Attempts to find a key whose token is free, after which plain TCP has to do.
+    const ATTEMPTS: usize = 4;
+
+    /// A key whose token nobody uses. `None`: there is none to be had.
+    pub(super) fn draw(&mut self, tokens: &Arc<Tokens>) -> Option<(LocalKey, TokenInUse)> {
+        for _ in 0..Self::ATTEMPTS {
+            let local = LocalKey::new(Key(self.next()?));
+            if tokens.take(local.token) {
+                let token = TokenInUse { token: local.token, tokens: Arc::clone(tokens) };
+                return Some((local, token));
+            }
+        }
+        None
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        loop {
+            if self.pool.is_empty() {
+                let bytes: [u8; 8 * Self::POOL] = random().ok()?;
+                let (keys, _) = bytes.as_chunks();
+                self.pool.extend_from_slice(keys);
+            }
+            // A key of 0 would be allowed, and some implementations take it for none.
+            match u64::from_be_bytes(self.pool.pop()?) {
+                0 => {}
+                key => return Some(key),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_in_use_until_it_is_dropped() {
+        let tokens = Arc::default();
+        let mut keys = KeySource::default();
+        let (one, in_use) = keys.draw(&tokens).unwrap();
+        let (other, _other_in_use) = keys.draw(&tokens).unwrap();
+        assert_ne!(one.key, other.key);
+        assert_eq!(tokens.len(), 2);
+        assert!(!tokens.take(one.token));
+        drop(in_use);
+        assert!(tokens.take(one.token));
+    }
+}

@@ -103,29 +103,30 @@ impl LinkHeader {
         Self { destination: self.source, source: self.destination, ..*self }
     }
 
-    /// Reads the header at the start of `frame`; gives the EtherType of what follows it as well.
+    /// Reads the header at the start of `frame` into this one, whatever it says already; gives the
+    /// EtherType of what follows it.
     #[inline]
-    pub(super) fn parse(frame: &[u8]) -> Result<(Self, u16), ParseError> {
+    pub(super) fn parse(&mut self, frame: &[u8]) -> Result<u16, ParseError> {
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] =
             *frame.first_chunk::<HEADER_LEN>().ok_or(ParseError::EthernetTruncated)?;
         let destination = MacAddress([d0, d1, d2, d3, d4, d5]);
         if destination.is_group() {
             return Err(ParseError::EthernetGroup);
         }
-        let mut header = Self::new(destination, MacAddress([s0, s1, s2, s3, s4, s5]));
+        *self = Self::new(destination, MacAddress([s0, s1, s2, s3, s4, s5]));
         let mut ether_type = u16::from_be_bytes([t0, t1]);
         while matches!(ether_type, CUSTOMER_TAG | SERVICE_TAG) {
             let [c0, c1, t0, t1] = *frame
-                .get(header.wire_len()..)
+                .get(self.wire_len()..)
                 .and_then(<[u8]>::first_chunk::<TAG_LEN>)
                 .ok_or(ParseError::EthernetTruncated)?;
             let control = u16::from_be_bytes([c0, c1]);
-            if !header.push_tag(VlanTag { protocol: ether_type, control }) {
+            if !self.push_tag(VlanTag { protocol: ether_type, control }) {
                 return Err(ParseError::VlanDepth);
             }
             ether_type = u16::from_be_bytes([t0, t1]);
         }
-        Ok((header, ether_type))
+        Ok(ether_type)
     }
 
     /// Writes the header to the start of `buf`, which must have room for it.

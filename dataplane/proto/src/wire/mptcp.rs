@@ -49,7 +49,9 @@ const DSS_FIN: u8 = 0x10;
 pub(super) fn parse(body: &[u8], flags: Flags, into: &mut MptcpOptions) {
     let Some(subtype) = body.first().map(|first| first >> 4) else { return };
     if subtype == DSS {
-        into.dss = into.dss.or_else(|| parse_dss(body));
+        if into.dss.is_none() {
+            into.dss = parse_dss(body);
+        }
     } else {
         parse_rare(subtype, body, flags, into);
     }

@@ -33,6 +33,14 @@ const SACK_BLOCK_LEN: usize = 8;
 #[must_use]
 pub fn parse(bytes: &[u8], flags: Flags) -> Options {
     let mut options = Options::default();
+    parse_into(bytes, flags, &mut options);
+    options
+}
+
+/// As [`parse`], into `options`, whatever they were.
+#[inline]
+pub(super) fn parse_into(bytes: &[u8], flags: Flags, options: &mut Options) {
+    *options = Options::default();
     let mut rest = bytes;
     // Nearly every segment of a connection with timestamps starts like this.
     if let Some((&[NOP, NOP, TIMESTAMPS, 10, v0, v1, v2, v3, e0, e1, e2, e3], behind)) =
@@ -59,11 +67,10 @@ pub fn parse(bytes: &[u8], flags: Flags) -> Options {
         if *kind == mptcp::KIND {
             mptcp::parse(body, flags, &mut options.mptcp);
         } else {
-            parse_plain(*kind, body, flags, &mut options);
+            parse_plain(*kind, body, flags, options);
         }
         rest = behind;
     }
-    options
 }
 
 fn parse_plain(kind: u8, body: &[u8], flags: Flags, options: &mut Options) {

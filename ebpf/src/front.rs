@@ -4,7 +4,7 @@ use crate::attach::{AttachError, AttachMode, AttachedMode, Attachment};
 use crate::object::{FRONT_OBJECT, load, xdp};
 
 /// The program's name in the object and in the kernel.
-const PROGRAM: &str = "mpxdp_front";
+pub(crate) const PROGRAM: &str = "mpxdp_front";
 
 /// An XDP program on an interface that passes every packet to the kernel.
 ///

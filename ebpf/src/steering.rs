@@ -12,7 +12,7 @@ use crate::object::{LoadError, STEER_OBJECT, describe, load, xdp};
 use crate::tables::Tables;
 
 /// The program's name in the object and in the kernel.
-const PROGRAM: &str = "mpxdp_steer";
+pub(crate) const PROGRAM: &str = "mpxdp_steer";
 
 /// The steering program in the kernel, attached to nothing: for filling its tables before the first
 /// packet, for tests and for measuring it alone.
@@ -113,7 +113,8 @@ pub struct TestRun {
 /// The steering program on an interface, with its [`Tables`] (by `Deref`).
 ///
 /// Dropping it detaches the program and frees the tables; so does the end of the process, however
-/// it comes.
+/// it comes. (A child process that another thread is just starting has a copy of the descriptor
+/// that the program hangs on, until the child runs its own program.)
 #[derive(Debug)]
 pub struct Steering {
     // Fields drop in this order: first no more packets, then the tables.

@@ -374,6 +374,16 @@ fn passed() -> Vec<Case> {
             Verdict::Malformed,
         ),
         pass(
+            "extension header that reaches into the padding",
+            Ipv6 {
+                extensions: vec![(HOP_BY_HOP, options(1))],
+                payload_length: Some(8),
+                ..Ipv6::of(TCP, segment().build())
+            }
+            .frame(),
+            Verdict::Malformed,
+        ),
+        pass(
             "hop-by-hop options that are not the first",
             extensions(&[(DESTINATION_OPTIONS, options(0)), (HOP_BY_HOP, options(0))]),
             Verdict::Malformed,

@@ -23,6 +23,7 @@ impl Sender {
         let mut segment = match self.phase {
             Phase::SynSent if self.syn_due => self.syn(now),
             Phase::Established if self.reset_due => self.reset(),
+            Phase::Established if self.third_ack_due => self.plain(now),
             Phase::Established if self.can_send_data() => self.data(now),
             Phase::Established if self.can_send_data_fin() => self.data_fin(now),
             Phase::Established if self.can_send_fin() => self.fin(now),
@@ -36,6 +37,7 @@ impl Sender {
         };
         segment.window = WINDOW;
         self.ack_due = false;
+        self.third_ack_due = false;
         self.statistics.segments += 1;
         let options = &self.options;
         let payload = &self.payload[..segment.payload_len as usize];
@@ -59,6 +61,8 @@ impl Sender {
         match self.phase {
             Phase::SynSent => self.syn_due = true,
             Phase::Established => {
+                // Until it is confirmed, the third ACK may be what was lost.
+                self.third_ack_due = matches!(self.mode, Mode::Mptcp { confirmed: false, .. });
                 // A window that is closed is asked for again and again, without an end.
                 let closed = self.next < self.total() && self.next >= self.right_edge;
                 if self.una < self.highest {

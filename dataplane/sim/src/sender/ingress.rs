@@ -57,7 +57,7 @@ impl Sender {
             self.data_fin_due = self.options.ends;
         }
         self.phase = Phase::Established;
-        self.ack_due = true;
+        self.third_ack_due = true;
         self.timeouts_in_a_row = 0;
         self.arm(now);
     }
@@ -77,7 +77,7 @@ impl Sender {
         }
         if segment.flags.contains(Flags::SYN) {
             // Our third ACK was lost.
-            self.ack_due = true;
+            self.third_ack_due = true;
             return;
         }
         if ahead <= 0

@@ -244,6 +244,8 @@ pub struct Sender {
     /// The end of the peer's window.
     right_edge: u64,
     syn_due: bool,
+    /// The ACK that completes the handshake is due; nothing may come before it.
+    third_ack_due: bool,
     data_fin_due: bool,
     fin_allowed: bool,
     probe_due: bool,
@@ -298,6 +300,7 @@ impl Sender {
             data_una: 0,
             right_edge: 0,
             syn_due: true,
+            third_ack_due: false,
             data_fin_due: false,
             fin_allowed: false,
             probe_due: false,

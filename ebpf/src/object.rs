@@ -1,6 +1,7 @@
 //! The committed BPF objects, and bringing them into the kernel.
 
 use std::error::Error;
+use std::fs;
 use std::io;
 
 use aya::EbpfLoader;
@@ -42,10 +43,10 @@ pub enum LoadError {
 
 impl LoadError {
     fn new(program: &'static str, error: &(dyn Error + 'static)) -> Self {
-        if os_error(error) == Some(libc::EPERM) {
-            Self::NotPermitted { program }
-        } else {
-            Self::Refused { program, reason: describe(error) }
+        match os_error(error) {
+            Some(libc::EPERM) => Self::NotPermitted { program },
+            Some(libc::EACCES) if !may_compute_addresses() => Self::NotPermitted { program },
+            _ => Self::Refused { program, reason: describe(error) },
         }
     }
 
@@ -102,14 +103,51 @@ pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The verifier's log may follow an error by the thousand lines; what matters stands at its end.
+/// The verifier's log may follow an error by the thousand lines. What matters is its last two, but
+/// for the statistics behind them.
 fn one_line(text: &str) -> String {
-    const KEPT: usize = 3;
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    const STATISTICS: [&str; 3] = ["verification time ", "stack depth ", "processed "];
+    const KEPT: usize = 2;
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .filter(|line| !STATISTICS.iter().any(|prefix| line.starts_with(prefix)))
+        .collect();
     match lines.as_slice() {
-        [first, middle @ .., _] if middle.len() > KEPT => {
-            format!("{first} … {}", lines[lines.len() - KEPT..].join(" | "))
+        [first, rest @ ..] if rest.len() > KEPT => {
+            format!("{first} … {}", rest[rest.len() - KEPT..].join(" | "))
         }
         lines => lines.join(" | "),
+    }
+}
+
+/// Whether the process has `CAP_PERFMON`, or `CAP_SYS_ADMIN` which stands for it. The verifier does
+/// not say that it misses it: it refuses programs that compute addresses.
+fn may_compute_addresses() -> bool {
+    const CAP_SYS_ADMIN: u32 = 21;
+    const CAP_PERFMON: u32 = 38;
+    let Ok(status) = fs::read_to_string("/proc/self/status") else { return true };
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
+        .is_none_or(|bits| bits & (1 << CAP_PERFMON | 1 << CAP_SYS_ADMIN) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn the_end_of_a_verifier_log_is_kept_without_its_statistics() {
+        assert_eq!(one_line("refused\n"), "refused");
+        assert_eq!(
+            one_line("refused\n\n 1: (95) exit\nR0 !read_ok\n"),
+            "refused | 1: (95) exit | R0 !read_ok"
+        );
+        let log = "refused\n0: r1\n1: r2\n2: r3\nR1 invalid\nverification time 9 usec\n\
+                   stack depth 64\nprocessed 181 insns (limit 1000000)\n";
+        assert_eq!(one_line(log), "refused … 2: r3 | R1 invalid");
     }
 }

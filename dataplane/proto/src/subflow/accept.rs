@@ -77,6 +77,7 @@ impl Subflow {
     /// # Errors
     ///
     /// A [`Refusal`], with the reset to send where one is due, if the segment opens nothing.
+    #[expect(clippy::result_large_err, reason = "the answer is in it, so that none is allocated")]
     pub fn passive_open(
         now: Instant,
         config: &Arc<Config>,
@@ -202,6 +203,7 @@ impl Subflow {
 }
 
 /// What a listener does with a segment that is no plain SYN.
+#[expect(clippy::result_large_err, reason = "the answer is in it, so that none is allocated")]
 fn check_listen(segment: &Segment, config: &Config) -> Result<(), Refusal> {
     let flags = segment.flags;
     let refuse = |reason, reply| Err(Refusal { reason, reply });

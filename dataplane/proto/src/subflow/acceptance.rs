@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{DropReason, ResetCause, State, Subflow, View};
-use crate::segment::{Flags, Segment};
+use crate::segment::{Flags, Segment, WindowScale};
 use crate::time::Instant;
 
 /// RFC 7323, section 5.5: a TS.Recent older than 24 days says nothing any more.
@@ -70,7 +70,8 @@ impl Subflow {
             let sample = Duration::from_millis(u64::from(ticks));
             let fine = self.round_trip.smoothed().is_some_and(|s| s < Duration::from_millis(2));
             let forged = sample > Duration::from_secs(60);
-            if !forged && !(ticks <= 1 && fine) {
+            let no_news = ticks <= 1 && fine;
+            if !forged && !no_news {
                 self.round_trip.sample(sample.max(Duration::from_millis(1)));
             }
         }
@@ -174,7 +175,7 @@ impl Subflow {
         let newer = segment.seq.after(self.send.window_seq)
             || (segment.seq == self.send.window_seq && !segment.ack.before(self.send.window_ack));
         if newer {
-            let shift = self.send.scale.map_or(0, |scale| scale.shift());
+            let shift = self.send.scale.map_or(0, WindowScale::shift);
             self.send.window = u32::from(segment.window) << shift;
             self.send.max_window = self.send.max_window.max(self.send.window);
             self.send.window_seq = segment.seq;

@@ -169,11 +169,11 @@ impl Subflow {
         }
         self.take_timestamps(now, segment);
         self.heard_at = now;
-        self.take_ack(now, segment);
-        if self.state == State::Closed {
-            return Ok(());
-        }
+        // The data level first: the acknowledgement may be the last that this subflow takes.
         self.take_mptcp_options(segment, view)?;
+        if self.state != State::Closed {
+            self.take_ack(now, segment);
+        }
         if self.state == State::Closed {
             return Ok(());
         }

@@ -26,6 +26,7 @@ pub struct TimeWait {
 
 /// What a segment that meets TIME-WAIT leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is looked at on the spot and never stored")]
 pub enum TimeWaitVerdict {
     /// Nothing.
     Ignore,

@@ -1,0 +1,172 @@
+//! When a connection goes on as plain TCP after its handshake, and when it must not.
+
+use super::*;
+
+fn infinite(position: u64, offset: u64) -> Dss {
+    dss(position, offset, 0)
+}
+
+#[test]
+fn first_data_without_a_mapping_means_plain_tcp() {
+    let mut trace = Trace::mptcp();
+    trace.accept(seg(0, 100));
+    trace.expect_events(&[Event::Fallback(FallbackReason::NoMappingInFirstData)]);
+    assert!(!trace.subflow.is_mptcp());
+    trace.accept(seg(100, 100));
+    assert_eq!(trace.expect_ack(200).options.mptcp, MptcpOptions::default());
+    trace.expect_stream(200);
+    // The FIN is the end of the stream now, and a DATA_FIN is nothing.
+    trace.accept(data_fin(200, 300));
+    trace.accept(fin(seg(200, 0)));
+    trace.expect_events(&[Event::StreamEnd { at: StreamOffset(200) }]);
+}
+
+#[test]
+fn options_lost_within_the_first_window_mean_plain_tcp() {
+    // The peer saw its first data acknowledged without a DATA_ACK, since a middlebox took it out.
+    let mut trace = Trace::mptcp();
+    for n in 0..5 {
+        trace.accept(mapped(n * 1000, 1000));
+    }
+    trace.accept(seg(5000, 1000));
+    trace.expect_events(&[Event::Fallback(FallbackReason::NoMappingInFirstData)]);
+    trace.accept(seg(6000, 1000));
+    trace.expect_stream(7000);
+}
+
+#[test]
+fn options_lost_later_break_the_subflow() {
+    let mut trace = Trace::mptcp();
+    for n in 0..20 {
+        trace.accept(mapped(n * 1000, 1000));
+    }
+    trace.expect_ack(20_000);
+    for _ in 0..2 {
+        trace.refuse(seg(20_000, 1000), DropReason::Unmapped);
+        trace.expect_ack(20_000);
+    }
+    trace.refuse(seg(20_000, 1000), DropReason::Unmapped);
+    let cause = ResetCause::Violation(ResetReason::Middlebox);
+    trace.expect_events(&[Event::Reset(cause), Event::Closed]);
+    let reset = trace.expect_one();
+    assert_eq!(reset.options.mptcp.reset, Some(MpReset { flags: 0, reason: 6 }));
+    trace.expect_stream(20_000);
+}
+
+#[test]
+fn a_mapping_that_comes_with_a_later_segment_is_waited_for() {
+    let mut trace = Trace::mptcp();
+    for n in 0..20 {
+        trace.accept(mapped(n * 1000, 1000));
+    }
+    trace.refuse(seg(20_000, 1000), DropReason::Unmapped);
+    trace.accept(with_dss(seg(21_000, 1000), dss(20_000, 20_000, 2000)));
+    trace.accept(seg(20_000, 1000));
+    trace.expect_stream(22_000);
+    trace.expect_events(&[]);
+}
+
+#[test]
+fn no_fallback_with_out_of_order_data_or_a_second_subflow() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(500, 100));
+    trace.refuse(seg(0, 100), DropReason::Unmapped);
+    trace.expect_events(&[]);
+
+    let mut trace = Trace::mptcp();
+    trace.connection.joined();
+    trace.refuse(seg(0, 100), DropReason::Unmapped);
+    trace.expect_events(&[]);
+    assert!(trace.subflow.is_mptcp());
+}
+
+#[test]
+fn an_infinite_mapping_means_plain_tcp() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(0, 100));
+    trace.accept(with_dss(seg(100, 100), infinite(100, 100)));
+    trace.expect_events(&[Event::Fallback(FallbackReason::InfiniteMapping)]);
+    assert_eq!(trace.expect_ack(200).options.mptcp, MptcpOptions::default());
+    trace.accept(seg(200, 100));
+    trace.expect_stream(300);
+}
+
+#[test]
+fn an_infinite_mapping_may_act_retroactively_or_from_the_start() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(0, 100));
+    trace.accept(with_dss(seg(100, 100), infinite(50, 50)));
+    trace.accept(seg(200, 100));
+    trace.expect_stream(300);
+
+    let mut trace = Trace::mptcp();
+    trace.accept(with_dss(seg(0, 100), infinite(0, 0)));
+    trace.expect_events(&[Event::Fallback(FallbackReason::InfiniteMapping)]);
+    trace.expect_stream(100);
+}
+
+#[test]
+fn an_infinite_mapping_that_contradicts_or_comes_too_late_is_fatal() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(0, 100));
+    trace.refuse(with_dss(seg(100, 100), infinite(100, 500)), DropReason::MappingConflict);
+    trace.expect_state(State::Closed);
+
+    let mut trace = Trace::mptcp();
+    trace.connection.joined();
+    trace.refuse(with_dss(seg(0, 100), infinite(0, 0)), DropReason::MappingConflict);
+    trace.expect_state(State::Closed);
+}
+
+#[test]
+fn out_of_order_data_keeps_its_place_through_a_fallback() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(0, 100));
+    trace.accept(mapped(300, 100));
+    trace.accept(with_dss(seg(100, 100), infinite(100, 100)));
+    trace.accept(seg(200, 100));
+    trace.expect_stream(400);
+}
+
+#[test]
+fn mp_fail_is_answered_by_mp_fail_and_plain_tcp() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(0, 100));
+    let options = MptcpOptions { fail: Some(our_dsn(0)), ..Default::default() };
+    trace.accept(with_mptcp(seg(100, 0), options));
+    trace.expect_events(&[Event::Fallback(FallbackReason::PeerFailed)]);
+    let ack = trace.expect_ack(100);
+    let expected = MptcpOptions { fail: Some(peer_dsn(100)), ..Default::default() };
+    assert_eq!(ack.options.mptcp, expected);
+    // It is said once; what the peer had under way, mapped or not, goes on in order.
+    trace.accept(mapped(100, 100));
+    trace.accept(with_dss(seg(200, 100), infinite(100, 100)));
+    assert_eq!(trace.expect_ack(300).options.mptcp, MptcpOptions::default());
+    trace.expect_stream(300);
+}
+
+#[test]
+fn mp_fail_among_several_subflows_ends_this_one() {
+    let mut trace = Trace::mptcp();
+    trace.connection.joined();
+    let options = MptcpOptions { fail: Some(our_dsn(0)), ..Default::default() };
+    trace.accept(with_mptcp(seg(0, 0), options));
+    trace.expect_state(State::Closed);
+    let reset = trace.expect_one();
+    assert_eq!(reset.options.mptcp.reset, Some(MpReset { flags: 0, reason: 6 }));
+}
+
+#[test]
+fn the_reasons_have_names_and_places_of_their_own() {
+    for (index, reason) in FallbackReason::ALL.into_iter().enumerate() {
+        assert_eq!(reason.index(), index);
+        let connection = Connection::new(None);
+        connection.on_event(&Event::Fallback(reason));
+        assert_eq!(connection.mode(), crate::connection::Mode::Plain(Some(reason)));
+        assert!(FallbackReason::ALL[..index].iter().all(|other| other.name() != reason.name()));
+    }
+    for (index, reason) in DropReason::ALL.into_iter().enumerate() {
+        assert_eq!(reason.index(), index);
+        assert!(DropReason::ALL[..index].iter().all(|other| other.name() != reason.name()));
+    }
+}

@@ -112,7 +112,7 @@ fn a_frame_of_another_port_is_refused() {
 #[should_panic(expected = "never given back")]
 fn a_dropped_frame_shows_when_the_port_closes() {
     let (mut a, _b) = MemoryPort::pair(SMALL);
-    drop(a.allocate());
+    assert!(a.allocate().is_some());
     assert_eq!(a.frames().held, 1);
 }
 

@@ -117,6 +117,22 @@ fn assert_at_rest(port: &mut AfXdpPort, options: &AfXdpOptions) {
     assert_eq!(port.statistics().bad_descriptors, 0);
 }
 
+/// Checks that a packet can wait in each receive buffer, so that the kernel really has them all.
+fn assert_all_usable(sender: &mut AfXdpPort, receiver: &mut AfXdpPort) {
+    let buffers = receiver.frames().fill as u64;
+    for number in 0..buffers {
+        while !send_packet(sender, &segment(number, 60)) {
+            sender.flush().expect("flush");
+        }
+    }
+    drain(sender);
+    let mut received = 0;
+    while received < buffers && wait(receiver, Duration::from_secs(1)) {
+        received += receive_packets(receiver, 64, |_| {}) as u64;
+    }
+    assert_eq!(received, buffers, "a receive buffer is lost");
+}
+
 /// Sends packets of every interesting size over a veth pair in bursts, receives and compares them.
 fn packets_cross(mtu: u32) {
     veth(mtu, 1);
@@ -236,6 +252,8 @@ fn frames_are_conserved_under_random_operations() {
                     receive_packets(port, 64, |_| {});
                 }
             }
+            assert_all_usable(&mut ports.0, &mut ports.1);
+            assert_all_usable(&mut ports.1, &mut ports.0);
             assert_at_rest(&mut ports.0, &near);
             assert_at_rest(&mut ports.1, &far);
         }

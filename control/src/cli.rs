@@ -35,7 +35,7 @@ pub(crate) enum Command {
     /// Receive connections and write what they carry.
     ///
     /// MPTCP v1 and plain TCP clients are both served. Needs root, or the capabilities
-    /// CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+    /// CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON.
     #[command(after_long_help = RECV_AFTER_HELP)]
     Recv(RecvArgs),
 }
@@ -94,10 +94,10 @@ pub(crate) struct RecvArgs {
 
     /// How packets come: auto, zerocopy, copy (both native XDP) or skb (generic XDP).
     ///
-    /// A mode that is named works or is an error; auto takes the best that works and says which.
-    #[arg(long, value_name = "auto|zerocopy|copy|skb", default_value = "auto")]
-    #[arg(hide_default_value = true)]
-    pub(crate) mode: Mode,
+    /// A mode that is named works or is an error; auto, the default, takes the best that works and
+    /// says which.
+    #[arg(long, value_name = "auto|zerocopy|copy|skb")]
+    pub(crate) mode: Option<Mode>,
 
     /// Where threads run: auto, or parts like "worker=2-3 reader=1" (CPU lists).
     ///
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(args.announce, [Announce::Auto]);
         assert_eq!(args.output, OutputSpec::Null);
         assert_eq!(args.limit(), None);
-        assert_eq!(args.mode, Mode::Auto);
+        assert_eq!(args.mode, None);
         assert_eq!(args.placement, Placement::default());
         assert_eq!(args.report, None);
     }
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(args.announce, [Announce::None]);
         assert_eq!(args.output, OutputSpec::Directory("in/".into()));
         assert_eq!(args.limit(), Some(7));
-        assert_eq!(args.mode, Mode::Copy);
+        assert_eq!(args.mode, Some(Mode::Copy));
         assert_eq!(args.placement.reader.as_slice(), [0]);
         assert_eq!(args.report, Some(ReportSpec::Stdout));
     }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use mpxdp::{NicReport, SubflowStatistics, WorkerReport};
+use mpxdp::port::{FrameAccount, PortStatistics};
+use mpxdp::{NicReport, PortReport, SubflowStatistics, WorkerReport};
 use nix::unistd::AccessFlags;
 use serde::Serialize;
 
@@ -138,6 +139,7 @@ pub(crate) struct Report {
     pub(crate) error: Option<String>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) nics: Vec<Nic>,
+    pub(crate) ports: Vec<Port>,
     pub(crate) workers: Vec<Worker>,
 }
 
@@ -266,6 +268,67 @@ impl From<NicReport> for Nic {
             nic;
         let counters = counters.into_iter().collect();
         Self { name, mode, mode_reason, zero_copy, queues, mtu, program_id, counters }
+    }
+}
+
+/// One receive queue's AF_XDP socket.
+#[derive(Debug, Serialize)]
+pub(crate) struct Port {
+    pub(crate) nic: String,
+    pub(crate) queue: u32,
+    pub(crate) worker: usize,
+    pub(crate) mode: &'static str,
+    /// Its counters, by name.
+    pub(crate) statistics: BTreeMap<&'static str, u64>,
+    pub(crate) frames: Frames,
+}
+
+/// Where a port's frames are.
+#[derive(Debug, Serialize)]
+pub(crate) struct Frames {
+    pub(crate) fill: usize,
+    pub(crate) rx: usize,
+    pub(crate) held: usize,
+    pub(crate) tx: usize,
+    pub(crate) completion: usize,
+    pub(crate) free: usize,
+    pub(crate) total: usize,
+}
+
+impl From<PortReport> for Port {
+    fn from(port: PortReport) -> Self {
+        let PortReport { nic, queue, worker, mode, statistics, frames } = port;
+        let PortStatistics {
+            rx_dropped,
+            rx_invalid_descs,
+            tx_invalid_descs,
+            rx_ring_full,
+            rx_fill_ring_empty_descs,
+            tx_ring_empty_descs,
+            tx_kicks,
+            rx_kicks,
+            bad_descriptors,
+        } = statistics;
+        let FrameAccount { fill, rx, held, tx, completion, free, total } = frames;
+        let statistics = [
+            ("rx_dropped", rx_dropped),
+            ("rx_invalid_descs", rx_invalid_descs),
+            ("tx_invalid_descs", tx_invalid_descs),
+            ("rx_ring_full", rx_ring_full),
+            ("rx_fill_ring_empty_descs", rx_fill_ring_empty_descs),
+            ("tx_ring_empty_descs", tx_ring_empty_descs),
+            ("tx_kicks", tx_kicks),
+            ("rx_kicks", rx_kicks),
+            ("bad_descriptors", bad_descriptors),
+        ];
+        Self {
+            nic,
+            queue,
+            worker,
+            mode: mode.name(),
+            statistics: statistics.into_iter().collect(),
+            frames: Frames { fill, rx, held, tx, completion, free, total },
+        }
     }
 }
 

@@ -188,8 +188,8 @@ impl Part {
         &mut self.file
     }
 
-    /// Where the data is now.
-    pub(super) fn path(&self) -> &Path {
+    /// Where the data is so far.
+    pub(super) fn place(&self) -> &Path {
         &self.part
     }
 

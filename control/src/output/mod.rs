@@ -186,7 +186,7 @@ impl Sink {
             Self::Null => None,
             Self::Stdout(_) => Some("-".into()),
             Self::File(target) => Some(target.path().to_owned()),
-            Self::Part(part) => Some(part.path().to_owned()),
+            Self::Part(part) => Some(part.place().to_owned()),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `mpxdp recv`: receives connections and writes what they carry.
 
+mod preflight;
 mod reader;
 
+use std::os::fd::AsFd as _;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +15,6 @@ use mpxdp::{CpuList, Engine, EngineConfig, Listener, NicReport, Stream};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use std::os::fd::AsFd as _;
 
 use crate::cli::RecvArgs;
 use crate::failure::{Failure, describe};
@@ -43,11 +44,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// fails does not fail the run: it has its line on stderr, and the exit code is 1.
 pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
     args.check()?;
-    check_cpus(&args.placement.reader)?;
     let mut output = args.output.open()?;
     if let Some(report) = &args.report {
         report.check()?;
     }
+    preflight::check(args)?;
     let stop = Stop::new()
         .and_then(|stop| stop.on_signals().map(|()| Arc::new(stop)))
         .map_err(|e| Failure::runtime(format!("watching for signals: {}", describe(&e))))?;
@@ -84,27 +85,20 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
     receiver.finish(args, engine, start.elapsed(), result)
 }
 
-/// A wish for CPUs that cannot be granted is an error before anything has begun.
-fn check_cpus(wanted: &CpuList) -> Result<(), Failure> {
-    let allowed = CpuList::allowed()?;
-    match wanted.as_slice().iter().find(|cpu| !allowed.as_slice().contains(cpu)) {
-        Some(cpu) => Err(Failure::usage(format!(
-            "--placement reader={cpu}: this process may not use that CPU; it may use {allowed}"
-        ))),
-        None => Ok(()),
-    }
-}
-
 /// Starts the engine. Everything that can be found wrong before something is attached is found
 /// wrong there, and whatever was attached is detached if a later step fails.
 fn start(args: &RecvArgs) -> Result<Engine, Failure> {
     let config = EngineConfig { placement: args.placement.clone(), ..EngineConfig::default() };
     let mut builder = Engine::builder().config(config);
     for nic in &args.nics {
-        builder = builder.nic(nic.clone().mode(args.mode));
+        let nic = nic.clone();
+        builder = builder.nic(match args.mode {
+            Some(mode) => nic.mode(mode),
+            None => nic,
+        });
     }
     builder.start().map_err(|error| match error {
-        mpxdp::Error::Privilege { what } => privileges::missing(&what),
+        mpxdp::Error::Privilege { what } => privileges::refused(&what),
         error => error.into(),
     })
 }
@@ -343,7 +337,7 @@ impl Receiver {
             units::span(span),
             units::rate(units::bits_per_second(self.ended_bytes, span)),
         ));
-        let (nics, workers) = (engine.nics(), engine.workers());
+        let (nics, ports, workers) = (engine.nics(), engine.ports(), engine.workers());
         // The NICs are given back before the report appears: who waits for it can go on from there.
         let down = engine.shutdown(GRACE);
         let result = result.and_then(|ended| down.map(|()| ended));
@@ -353,13 +347,14 @@ impl Receiver {
                 version: env!("CARGO_PKG_VERSION"),
                 environment: Environment::of_this_machine(),
                 listen: args.listen,
-                mode: args.mode.name(),
+                mode: args.mode.unwrap_or_default().name(),
                 placement: args.placement.to_string(),
                 seconds: report::seconds(span),
                 ended: *result.as_ref().unwrap_or(&Ended::Error),
                 error: result.as_ref().err().map(ToString::to_string),
                 connections: self.ended,
                 nics: nics.into_iter().map(Into::into).collect(),
+                ports: ports.into_iter().map(Into::into).collect(),
                 workers: workers.into_iter().map(Into::into).collect(),
             })
         });

@@ -192,7 +192,7 @@ fn closed(outcome: &Outcome, statistics: &ConnectionStatistics) -> Closed {
         // The end of the stream was read; what may come after it is of no consequence.
         Outcome::Complete if statistics.mptcp => Closed::DataFin,
         Outcome::Complete => Closed::Fin,
-        Outcome::Broken(e) => statistics.closed.unwrap_or(match e.kind() {
+        Outcome::Broken(e) => statistics.closed.unwrap_or_else(|| match e.kind() {
             io::ErrorKind::TimedOut => Closed::Timeout,
             _ => Closed::Reset,
         }),
@@ -205,7 +205,7 @@ fn closed(outcome: &Outcome, statistics: &ConnectionStatistics) -> Closed {
 fn error(outcome: &Outcome, place: Option<&str>) -> Option<String> {
     match outcome {
         Outcome::Complete => None,
-        Outcome::Broken(e) => Some(format!("the connection broke: {}", describe(e))),
+        Outcome::Broken(e) => Some(describe(e)),
         Outcome::NotStored(e) => {
             Some(format!("writing {}: {}", place.unwrap_or("the output"), describe(e)))
         }

@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use mpxdp::TableSizes;
+use mpxdp::port::PortMode;
 
 use super::*;
 use crate::failure::Kind;
@@ -73,6 +74,25 @@ fn example() -> Report {
             }
             .into(),
         ],
+        ports: vec![
+            PortReport {
+                nic: "eth0".to_owned(),
+                queue: 3,
+                worker: 0,
+                mode: PortMode::Copy,
+                statistics: PortStatistics { rx_kicks: 9, ..PortStatistics::default() },
+                frames: FrameAccount {
+                    fill: 2048,
+                    rx: 0,
+                    held: 0,
+                    tx: 0,
+                    completion: 0,
+                    free: 2048,
+                    total: 4096,
+                },
+            }
+            .into(),
+        ],
         workers: vec![
             WorkerReport {
                 cpu: Some(1),
@@ -102,7 +122,7 @@ fn keys(value: &serde_json::Value, above: &str, into: &mut Vec<String>) {
             for (key, value) in map {
                 let key = format!("{above}{key}");
                 // What is below these is named by the engine.
-                if !["drops", "counters"].iter().any(|open| key.ends_with(open)) {
+                if !["drops", "counters", "statistics"].iter().any(|open| key.ends_with(open)) {
                     keys(value, &format!("{key}."), into);
                 }
                 into.push(key);

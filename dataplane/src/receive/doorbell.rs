@@ -8,7 +8,7 @@
 //! # Ordering
 //!
 //! Writer: publish the event (the edge, the end, a failure); fence; load `armed`.
-//! Reader: store `armed`; fence; look whether there is anything to read.
+//! Reader: set `armed`; fence; look whether there is anything to read.
 //!
 //! Both fences are sequentially consistent, so one comes first in their single order. If it is the
 //! writer's, the reader sees the event; if the reader's, the writer sees the flag. Neither can miss
@@ -53,7 +53,9 @@ impl Doorbell {
     /// Arms the bell unless `ready` says that there is something to read. Returns what it said.
     pub(super) fn arm(&self, mut ready: impl FnMut() -> bool) -> bool {
         self.event.clear();
-        self.armed.store(true, Ordering::Relaxed);
+        // A swap, as the writers' is: so each of them sees what the one before it left. (A store
+        // would do by the rules of C++, but loom does not know them all.)
+        self.armed.swap(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let ready = ready();
         if ready {

@@ -219,14 +219,14 @@ impl Subflow {
     }
 
     /// Whether the window grew enough, against what the peer was told, to tell it so
-    /// (RFC 9293, section 3.8.6.2.2): by a segment at least, and to twice what is left of it.
+    /// (RFC 9293, section 3.8.6.2.2): by a segment at least, and by as much as is left of it.
     #[must_use]
     pub fn window_update_due(&self, view: &View) -> bool {
         let open = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
         let left = self.receive.told.0.saturating_sub(view.edge.0);
-        let can_tell = self.announceable(view);
-        open && can_tell >= left.saturating_mul(2)
-            && can_tell - left >= u64::from(self.receive.largest.max(1))
+        let gained = view.right_edge.0.saturating_sub(self.receive.told.0);
+        open && gained >= left.max(u64::from(self.receive.largest))
+            && self.announceable(view) > left
     }
 
     /// The right edge that the peer was last told, in the stream.

@@ -112,7 +112,8 @@ fn reopening_the_window_is_worth_telling_once_it_doubles() {
         trace.accept(mapped(n * 1000, 1000));
     }
     trace.expect_ack(60_000);
-    // 40000 octets are left; the reader makes room for 39000 more, then 1000 more still.
+    // 40000 octets are left, as far as the field can tell; the reader makes room for 39000 more,
+    // then for 2000 more still.
     trace.consumed = 39_000;
     let view = trace.view();
     assert!(!trace.subflow.window_update_due(&view));

@@ -306,6 +306,29 @@ fn an_interrupted_file_is_not_a_success() {
 }
 
 #[test]
+fn an_output_that_takes_nothing_does_not_keep_it_from_ending() {
+    let Some(lab) = Lab::new() else { return };
+    let temp = tempfile::tempdir().unwrap();
+    let json = temp.path().join("report.json");
+    // Nobody reads the pipe that its standard output is.
+    let mut recv = lab.recv(5000, &["--output", "-", "--report", json.to_str().unwrap()]);
+    let mut client = lab.connect(5000);
+    client.write_all(&pattern(300_000)).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    recv.signal(Signal::SIGTERM);
+    recv.wait_for("1 connection, ");
+    while recv.is_running() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(client.read(&mut [0; 1]).is_err(), "the peer is not told that all is well");
+    assert!(!lab.has_program());
+    let report = report(&json);
+    assert_eq!(report["ended"], "signal");
+    let connection = &report["connections"][0];
+    assert!(connection["error"].as_str().unwrap().contains("does not take the data"));
+}
+
+#[test]
 fn a_killed_receiver_leaves_no_program() {
     let Some(lab) = Lab::new() else { return };
     let mut recv = lab.recv(5000, &[]);

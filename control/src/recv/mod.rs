@@ -5,13 +5,14 @@ mod reader;
 
 use std::os::fd::AsFd as _;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mpxdp::{CpuList, Engine, EngineConfig, Listener, NicReport, Stream};
+use mpxdp::{ConnectionStatistics, CpuList, Engine, EngineConfig, Listener, NicReport, Stream};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -32,6 +33,10 @@ const READERS: usize = 256;
 
 /// How long connections that are closing are given at the end of the run.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How long readers are given once it is time to stop. One that is still writing then is held up by
+/// its output: a pipe that nobody reads, or a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often the workers are looked after where no live line asks for more.
 const LOOK: Duration = Duration::from_secs(1);
@@ -119,6 +124,10 @@ type Ending = (u64, Option<(Outcome, Connection)>);
 /// A connection that a thread is reading.
 struct Open {
     number: u64,
+    since: Instant,
+    /// As of its acceptance.
+    statistics: ConnectionStatistics,
+    output: Option<PathBuf>,
     /// The bytes that its sink took so far.
     taken: Arc<AtomicU64>,
 }
@@ -149,11 +158,13 @@ impl Receiver {
         if result.is_err() {
             self.stop.request();
         }
-        // Every reader sees the request and ends; none is left to wait for without one.
-        while !self.open.is_empty() {
+        // If connections are open, then it is time to stop, which every reader sees.
+        let deadline = Instant::now() + PATIENCE;
+        while !self.open.is_empty() && Instant::now() < deadline {
             self.wait(None);
             self.collect();
         }
+        self.give_up();
         result
     }
 
@@ -216,7 +227,14 @@ impl Receiver {
             }
         };
         let taken = Arc::new(AtomicU64::new(0));
-        let (counter, stop) = (Arc::clone(&taken), Arc::clone(&self.stop));
+        let open = Open {
+            number,
+            since: Instant::now(),
+            statistics: stream.statistics(),
+            output: sink.place(),
+            taken: Arc::clone(&taken),
+        };
+        let stop = Arc::clone(&self.stop);
         let (sender, wake) = (self.ending.0.clone(), Arc::clone(&self.wake));
         let cpus = self.reader_cpus.clone();
         let serve = move || {
@@ -224,14 +242,14 @@ impl Receiver {
                 if let Err(error) = cpus.pin_this_thread() {
                     tracing::warn!(%error, "a reader floats");
                 }
-                reader::serve(number, stream, sink, &counter, &stop)
+                reader::serve(number, stream, sink, &taken, &stop)
             }));
             // The receiver is gone only if the run has given up on its readers.
             let _ = sender.send((number, served.ok()));
             let _ = wake.write(1);
         };
         match thread::Builder::new().name(format!("reader-{number}")).spawn(serve) {
-            Ok(_) => self.open.push(Open { number, taken }),
+            Ok(_) => self.open.push(open),
             // The stream went with the closure, which resets the connection.
             Err(e) => {
                 self.incomplete = true;
@@ -260,6 +278,22 @@ impl Receiver {
                     ));
                 }
             }
+        }
+    }
+
+    /// Ends the connections whose readers do not. The engine resets them when it goes, and the
+    /// threads go with the process.
+    fn give_up(&mut self) {
+        for open in std::mem::take(&mut self.open) {
+            let bytes = open.taken.load(Ordering::Relaxed);
+            let (outcome, connection) = reader::give_up(
+                open.number,
+                bytes,
+                open.since.elapsed(),
+                open.statistics,
+                open.output,
+            );
+            self.end(&outcome, connection);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -133,6 +134,28 @@ pub(crate) fn refuse<S: Incoming>(
         closed: closed(&outcome, &statistics).name(),
         error: self::error(&outcome, None),
         ..unserved(number, 0, Duration::ZERO, statistics)
+    };
+    (outcome, connection)
+}
+
+/// What is to be said of a connection whose reader is held up by its output at the end of the run.
+pub(crate) fn give_up(
+    number: u64,
+    bytes: u64,
+    span: Duration,
+    statistics: ConnectionStatistics,
+    place: Option<PathBuf>,
+) -> (Outcome, Connection) {
+    let outcome = Outcome::NotStored(io::Error::new(
+        io::ErrorKind::TimedOut,
+        "the output does not take the data, and the run is ending",
+    ));
+    let place = place.map(|place| place.display().to_string());
+    let connection = Connection {
+        closed: closed(&outcome, &statistics).name(),
+        error: error(&outcome, place.as_deref()),
+        output: place,
+        ..unserved(number, bytes, span, statistics)
     };
     (outcome, connection)
 }

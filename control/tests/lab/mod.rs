@@ -215,6 +215,11 @@ impl Running {
         kill(Pid::from_raw(pid), signal).expect("the process is there");
     }
 
+    /// Whether it still runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Waits for its end: how it ended, and what it wrote to stdout.
     pub(crate) fn end(&mut self) -> (ExitStatus, Vec<u8>) {
         let mut stdout = self.child.stdout.take().expect("it ends once");

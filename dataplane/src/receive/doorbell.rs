@@ -121,7 +121,8 @@ mod descriptor {
     }
 }
 
-#[cfg(all(loom, test))]
+#[cfg(test)]
+#[cfg(loom)]
 mod modelled {
     use std::io;
     use std::os::fd::{AsFd, BorrowedFd};

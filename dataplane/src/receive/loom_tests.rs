@@ -62,7 +62,7 @@ fn books(capacity: usize) -> (TestBooks, Arc<Memory>) {
 /// Claims, copies and commits; says how much it claimed.
 fn receive(books: &TestBooks, memory: &Memory, range: Range<u64>) -> u64 {
     let mut claims = Vec::new();
-    let shares = books.claim([range], |_, part| claims.push(part));
+    let shares = books.claim(std::iter::once(range), |_, part| claims.push(part));
     for claim in &claims {
         memory.write(claim.clone());
     }
@@ -267,7 +267,7 @@ fn loom_a_claim_is_copied_to_the_memory_that_it_was_made_in() {
             let current = Arc::clone(&current);
             thread::spawn(move || {
                 let mut claims = Vec::new();
-                books.claim([0..2], |_, part| claims.push(part));
+                books.claim(std::iter::once(0..2), |_, part| claims.push(part));
                 let memory = &memories[current.load(Ordering::Relaxed)];
                 claims.iter().for_each(|claim| memory.write(claim.clone()));
                 books.commit(claims);

@@ -28,13 +28,15 @@
 mod books;
 mod doorbell;
 mod ledger;
-#[cfg(all(loom, test))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
 mod mapping;
 mod reader;
 mod ring;
 mod sync;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 mod tuning;
 

@@ -347,7 +347,8 @@ impl Ring {
     }
 
     /// Grows without being asked to; says whether no claim stood in the way.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(test)]
+    #[cfg(not(loom))]
     pub(super) fn grow(&self) -> bool {
         let capacity = self.capacity();
         let memory = self.make_memory(capacity * 2, capacity).expect("there is memory for tests");

@@ -119,8 +119,8 @@ pub struct Token(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AddressId(pub u8);
 
-/// MP_CAPABLE (RFC 8684, section 3.1). Only version 1 with HMAC-SHA256 (H) parses as `Some`
-/// capable; what else may stand in a SYN is told apart by the fields.
+/// MP_CAPABLE (RFC 8684, section 3.1). One that is parsed offers HMAC-SHA256 (H), has B clear, and
+/// is of version 1, or of a later one in a SYN; others are ignored (see [`crate::wire::mptcp`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MpCapable {
     /// The version field, 0 ..= 15.

@@ -207,7 +207,7 @@ pub fn parse_frame(first: &[u8], total: usize) -> Result<Frame, ParseError> {
 
 /// As [`parse_frame`], into `frame`, whatever it says already. This is the way for every packet: a
 /// frame has some 400 octets, and to return them took longer than to parse them (44 against 21 ns
-/// for a segment with timestamps and a mapping, on a server of 2023).
+/// for a segment with timestamps and a mapping; virtual machine on AMD EPYC, 2026-11).
 ///
 /// # Errors
 ///

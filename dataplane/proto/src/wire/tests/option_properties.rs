@@ -27,7 +27,7 @@ fn first_blocks(options: &Options, n: usize) -> Options {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn each_mptcp_option_comes_back_alone_and_beside_timestamps(

@@ -149,7 +149,7 @@ fn control_of(header: &SingleVlanHeader) -> u16 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn frames_of_etherparse_are_understood(

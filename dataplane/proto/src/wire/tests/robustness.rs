@@ -25,7 +25,7 @@ fn check(bytes: &[u8], total: usize) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn arbitrary_bytes(bytes in vec(any::<u8>(), 0..200), total in 0..300_usize) {

@@ -1,14 +1,15 @@
 //! Memory that is mapped twice, back to back.
 
-use std::ffi::c_void;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use nix::unistd::ftruncate;
+
+use super::spare::{self, Pages};
 
 /// `capacity` bytes of memory, at `base` and once more at `base + capacity`.
 ///
@@ -33,9 +34,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `capacity` bytes, a power of two and a multiple of the page size. They are zero.
+    /// Maps `capacity` bytes, a power of two and a multiple of the page size, or takes a spare
+    /// mapping. What the bytes hold is not said.
     pub(super) fn new(capacity: usize) -> io::Result<Self> {
         debug_assert!(capacity.is_power_of_two());
+        if let Some(spare) = Self::spare(capacity) {
+            return Ok(spare);
+        }
         let (Some(once), Some(twice)) =
             (NonZeroUsize::new(capacity), capacity.checked_mul(2).and_then(NonZeroUsize::new))
         else {
@@ -47,28 +52,29 @@ impl Mapping {
         // SAFETY: a new mapping at an address that the kernel chooses touches no other.
         let reserved =
             unsafe { mmap_anonymous(None, twice, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }?;
-        // From here on `drop` unmaps it all, whatever fails.
-        let mapping = Self { base: reserved.cast(), capacity };
-        mapping.map_over(0, once, &file)?;
-        mapping.map_over(capacity, once, &file)?;
-        Ok(mapping)
+        let base = reserved.cast();
+        let mapped =
+            map_over(base, 0, once, &file).and_then(|()| map_over(base, capacity, once, &file));
+        if let Err(error) = mapped {
+            // SAFETY: the region is the one reserved above, and nobody knows of it.
+            unsafe { munmap(reserved, 2 * capacity) }?;
+            return Err(error);
+        }
+        Ok(Self { base, capacity })
     }
 
-    fn map_over(&self, at: usize, length: NonZeroUsize, file: impl AsFd) -> io::Result<()> {
-        let address = self.base.addr().checked_add(at);
-        // SAFETY: MAP_FIXED replaces a part of the reservation that `self` owns, which nobody has
-        // a pointer into yet.
-        unsafe {
-            mmap(
-                address,
-                length,
-                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
-                MapFlags::MAP_SHARED | MapFlags::MAP_FIXED,
-                file,
-                0,
-            )
-        }?;
-        Ok(())
+    /// A spare mapping of that capacity, which was in use before.
+    pub(super) fn spare(capacity: usize) -> Option<Self> {
+        spare::take(capacity).map(|Pages { base, capacity }| Self { base, capacity })
+    }
+
+    /// Has the kernel find and map all pages now. It is no matter if it cannot: they come when they
+    /// are used.
+    pub(super) fn populate(&self) {
+        // SAFETY: this changes no byte, and the region is that of the mapping.
+        let _ = unsafe {
+            madvise(self.base.cast(), 2 * self.capacity, MmapAdvise::MADV_POPULATE_WRITE)
+        };
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -111,12 +117,31 @@ impl Mapping {
     }
 }
 
+/// Maps `file` at `at` bytes into the reservation at `base`.
+fn map_over(base: NonNull<u8>, at: usize, length: NonZeroUsize, file: impl AsFd) -> io::Result<()> {
+    let address = base.addr().checked_add(at);
+    // SAFETY: MAP_FIXED replaces a part of the reservation that the caller has made, and into which
+    // nobody has a pointer yet.
+    unsafe {
+        mmap(
+            address,
+            length,
+            ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+            MapFlags::MAP_SHARED | MapFlags::MAP_FIXED,
+            file,
+            0,
+        )
+    }?;
+    Ok(())
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let base: NonNull<c_void> = self.base.cast();
-        // SAFETY: the region is the one reserved in `new`, and no borrow of `self` is left.
-        let unmapped = unsafe { munmap(base, 2 * self.capacity) };
-        debug_assert!(unmapped.is_ok(), "munmap: {unmapped:?}");
+        for pages in spare::keep(Pages { base: self.base, capacity: self.capacity }) {
+            // SAFETY: pages that are spare have no user, and are returned here once.
+            let unmapped = unsafe { munmap(pages.base.cast(), 2 * pages.capacity) };
+            debug_assert!(unmapped.is_ok(), "munmap: {unmapped:?}");
+        }
     }
 }
 
@@ -127,29 +152,44 @@ mod tests {
 
     #[test]
     fn both_halves_are_the_same_bytes() {
-        let mapping = Mapping::new(8192).unwrap();
-        let pattern: Vec<u8> = (0..8192_u32).map(|n| (n % 251) as u8).collect();
+        let mapping = Mapping::new(4096).unwrap();
+        let pattern: Vec<u8> = (0..4096_u32).map(|n| (n % 251) as u8).collect();
         // SAFETY: one thread, and no slice of it lives.
-        unsafe { mapping.write(3 * 8192 + 5000, &pattern) };
+        unsafe { mapping.write(3 * 4096 + 2500, &pattern) };
         // SAFETY: nothing is written any more.
-        let seen = unsafe { mapping.bytes(5000, 8192) };
+        let seen = unsafe { mapping.bytes(2500, 4096) };
         assert_eq!(seen, pattern);
         // SAFETY: as above.
-        let wrapped = unsafe { mapping.bytes(0, 5000) };
-        assert_eq!(wrapped, &pattern[3192..]);
+        let wrapped = unsafe { mapping.bytes(0, 2500) };
+        assert_eq!(wrapped, &pattern[1596..]);
     }
 
     #[test]
     fn memory_is_given_back() {
-        let mappings = || {
+        let mapped = || {
             let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
             maps.lines().filter(|line| line.contains("memfd:mpxdp-ring")).count()
         };
-        // Other tests map and unmap meanwhile; a leak of 2000 would show all the same.
-        for _ in 0..2000 {
-            Mapping::new(4096).unwrap();
-        }
-        assert!(mappings() < 1000);
+        // Two lines each. Of these only some are kept; other tests map and unmap meanwhile.
+        let many: Vec<_> = (0..4000).map(|_| Mapping::new(32 << 10).unwrap()).collect();
+        assert!(mapped() >= 8000);
+        drop(many);
+        assert!(mapped() < 4000, "{} are left", mapped());
+    }
+
+    #[test]
+    fn a_spare_mapping_is_used_again() {
+        // Other tests may be so busy that it is no longer kept, but not each time.
+        let again = (0..100).any(|_| {
+            let mapping = Mapping::new(8 << 10).unwrap();
+            let base = mapping.base;
+            drop(mapping);
+            Mapping::new(8 << 10).unwrap().base == base
+        });
+        assert!(again);
+        let one = Mapping::new(8 << 10).unwrap();
+        let another = Mapping::new(8 << 10).unwrap();
+        assert_ne!(one.base, another.base);
     }
 
     #[test]

@@ -22,8 +22,9 @@
 //!
 //! `ledger` says who has which range, in one thread; `books` adds what threads share: the lock
 //! around the ledger, the atomic edges, and the handshake of `doorbell` by which a sleeping reader
-//! is woken. None of the three knows memory, and loom checks them. `mapping` is the memory, `tuning`
-//! decides when the ring should grow.
+//! is woken. None of the three knows memory, and loom checks them. `mapping` is the memory, `spare`
+//! what of it is kept for later; `tuning` decides when the ring should grow, and `prepare` makes
+//! the memory for it.
 
 mod books;
 mod doorbell;
@@ -32,8 +33,10 @@ mod ledger;
 #[cfg(loom)]
 mod loom_tests;
 mod mapping;
+mod prepare;
 mod reader;
 mod ring;
+mod spare;
 mod sync;
 #[cfg(test)]
 #[cfg(not(loom))]

@@ -11,6 +11,7 @@ use mpxdp_proto::time::Instant;
 
 use super::books::{Books, Failure};
 use super::mapping::Mapping;
+use super::prepare::{self, Slot};
 use super::tuning::Tuning;
 use super::{Budget, MIN_CAPACITY, RingConfig};
 
@@ -122,11 +123,15 @@ pub struct Ring {
     budget: Arc<dyn Budget>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Growth {
     tuning: Tuning,
     /// A larger memory that waits for the claims in flight.
     next: Option<Arc<Mapping>>,
+    /// One that is being made.
+    making: Option<Arc<Slot>>,
+    /// Bytes that the budget has granted.
+    granted: usize,
 }
 
 impl Ring {
@@ -149,7 +154,12 @@ impl Ring {
             memory: AtomicPtr::new(memory.cast_mut()),
             limit,
             tune_at: AtomicU64::new(0),
-            growth: Mutex::default(),
+            growth: Mutex::new(Growth {
+                tuning: Tuning::default(),
+                next: None,
+                making: None,
+                granted: capacity,
+            }),
             budget,
         })
     }
@@ -304,25 +314,41 @@ impl Ring {
 
     fn tune_with(&self, growth: &mut Growth, now: Instant, rtt: Duration) -> Instant {
         let capacity = self.capacity();
-        if growth.next.is_none() {
+        if growth.next.is_none() && growth.making.is_none() {
             let advice = growth.tuning.look(now, rtt, self.books.consumed(), capacity);
             if !advice.grow || capacity >= self.limit {
                 return advice.next;
             }
-            match self.make_memory(capacity * 2, capacity) {
-                Some(memory) => growth.next = Some(Arc::new(memory)),
-                None => return growth.tuning.refused(now),
+            if !self.budget.reserve(capacity) {
+                return growth.tuning.refused(now);
+            }
+            growth.granted += capacity;
+            if let Some(spare) = Mapping::spare(capacity * 2) {
+                growth.next = Some(Arc::new(spare));
+            } else {
+                let slot = Arc::<Slot>::default();
+                if prepare::ask(capacity * 2, Arc::clone(&slot)).is_err() {
+                    return self.no_memory(growth, now);
+                }
+                growth.making = Some(slot);
+            }
+        }
+        if let Some(slot) = &growth.making {
+            let Some(made) = slot.take() else { return now + rtt };
+            growth.making = None;
+            match made {
+                Ok(memory) => growth.next = Some(Arc::new(memory)),
+                Err(_) => return self.no_memory(growth, now),
             }
         }
         if self.move_to(&mut growth.next) { now + rtt } else { now }
     }
 
-    /// Makes a memory of `capacity` bytes, to replace one of `replaced`.
-    fn make_memory(&self, capacity: usize, replaced: usize) -> Option<Mapping> {
-        if !self.budget.reserve(capacity - replaced) {
-            return None;
-        }
-        Mapping::new(capacity).inspect_err(|_| self.budget.release(capacity - replaced)).ok()
+    fn no_memory(&self, growth: &mut Growth, now: Instant) -> Instant {
+        let surplus = growth.granted - self.capacity();
+        self.budget.release(surplus);
+        growth.granted -= surplus;
+        growth.tuning.refused(now)
     }
 
     /// Moves to the memory in `next`, if no claim is in flight; says whether it did.
@@ -346,15 +372,22 @@ impl Ring {
         &self.books
     }
 
+    /// Whether a larger memory is being made.
+    #[cfg(test)]
+    #[cfg(not(loom))]
+    pub(super) fn is_waiting_for_memory(&self) -> bool {
+        self.growth.lock().expect("no test panics with it").making.is_some()
+    }
+
     /// Grows without being asked to; says whether no claim stood in the way.
     #[cfg(test)]
     #[cfg(not(loom))]
     pub(super) fn grow(&self) -> bool {
         let capacity = self.capacity();
-        let memory = self.make_memory(capacity * 2, capacity).expect("there is memory for tests");
+        let memory = Mapping::new(capacity * 2).expect("there is memory for tests");
         let moved = self.move_to(&mut Some(Arc::new(memory)));
-        if !moved {
-            self.budget.release(capacity);
+        if moved {
+            self.growth.lock().expect("no test panics with it").granted += capacity;
         }
         moved
     }
@@ -363,9 +396,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let growth = self.growth.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let capacity = self.books.capacity();
-        let held = growth.next.as_ref().map_or(capacity, |next| next.capacity());
-        self.budget.release(held);
+        self.budget.release(growth.granted);
     }
 }
 

@@ -357,12 +357,25 @@ fn the_ring_stays_where_it_is_while_a_claim_is_in_flight() {
     assert_eq!(read_all(&mut reader), pattern(0, 1000));
 }
 
-/// One round trip of a stream whose reader keeps up.
+/// One round trip of a stream whose reader keeps up. A memory that is asked for is ready at its
+/// end.
 fn round(ring: &Ring, reader: &mut Reader, now: &mut u64, bytes: usize) {
-    ring.tune(Instant(*now), Duration::from_millis(1));
+    tune(ring, now);
     *now += 1_000_000;
     receive(ring, ring.edge().0, bytes as u32);
     assert_eq!(read_all(reader).len(), bytes);
+}
+
+/// Tunes, and waits for a memory that is being made for it.
+fn tune(ring: &Ring, now: &mut u64) {
+    ring.tune(Instant(*now), Duration::from_millis(1));
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while ring.is_waiting_for_memory() {
+        assert!(std::time::Instant::now() < deadline, "no memory");
+        std::thread::sleep(Duration::from_millis(1));
+        *now += 1_000_000;
+        ring.tune(Instant(*now), Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -386,11 +399,11 @@ fn growth_waits_for_the_claims_in_flight() {
     let mut now = 0;
     round(&ring, &mut reader, &mut now, MIN_CAPACITY);
     let (mut others, _) = claim(&ring, ring.edge().0, 1000);
-    ring.tune(Instant(now), Duration::from_millis(1));
+    tune(&ring, &mut now);
     assert_eq!(ring.capacity(), MIN_CAPACITY);
     fill(&ring, &mut others);
     ring.commit(&mut others);
-    ring.tune(Instant(now), Duration::from_millis(1));
+    tune(&ring, &mut now);
     assert_eq!(ring.capacity(), 2 * MIN_CAPACITY);
 }
 

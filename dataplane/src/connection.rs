@@ -123,8 +123,9 @@ impl Connection {
 
     /// The peer's stream ends at `at`; `how` if nothing else comes first.
     pub(crate) fn set_end(&self, at: StreamOffset, how: Closed) {
-        self.ring.set_end(at);
+        // The ring wakes the reader, who may ask how at once.
         self.close(how);
+        self.ring.set_end(at);
     }
 
     /// No more data comes, and what came is not complete.

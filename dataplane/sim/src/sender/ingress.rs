@@ -112,7 +112,10 @@ impl Sender {
         let newest = acknowledged >= self.una && level >= self.data_una;
         let edge = level + window;
         let unchanged = edge == self.right_edge;
-        self.statistics.window_taken_back += u64::from(newest && edge < self.right_edge);
+        // Less than one unit of the scale is rounding (RFC 7323, section 2.4).
+        let unit = 1 << self.remote_scale.shift();
+        let taken_back = newest && edge + unit <= self.right_edge;
+        self.statistics.window_taken_back += u64::from(taken_back);
         self.right_edge = self.right_edge.max(edge);
 
         let progress = acknowledged > self.una || level > self.data_una;

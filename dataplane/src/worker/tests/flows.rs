@@ -1,0 +1,223 @@
+//! Many flows, their ends, and packets of none.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use mpxdp_proto::segment::{Flags, Segment};
+use mpxdp_proto::seq::SeqNum;
+use mpxdp_proto::time::Instant;
+use mpxdp_proto::wire::{IpFields, LinkHeader, MacAddress, emit_frame, parse_frame};
+use mpxdp_sim::{Failure, Sender, SenderOptions};
+
+use super::world::{Setup, World, server};
+use crate::stats::Closed;
+use crate::worker::Command;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn fifty_at_once_and_two_hundred_one_after_another_leave_nothing() {
+    let mut world = World::new(Setup::default());
+    for n in 0..50 {
+        let options = World::options(n, 20_000 + u64::from(n));
+        let mptcp = options.mptcp.filter(|_| n % 5 != 0);
+        world.connect(SenderOptions { mptcp, ..options });
+    }
+    let readings = world.serve(MINUTE);
+    assert_eq!(readings.len(), 50);
+    assert!(readings.iter().all(|r| r.end == Some(None) && r.bytes >= 20_000));
+    for n in 0..200 {
+        world.senders.clear();
+        world.connect(World::options(100 + n, 5000));
+        let readings = world.serve(MINUTE);
+        assert_eq!((readings.len(), readings[0].bytes), (1, 5000));
+    }
+    world.assert_empty();
+}
+
+#[test]
+fn a_reader_that_stops_for_a_while_gets_everything() {
+    let mut world = World::new(Setup::default());
+    world.connect(World::options(1, 3 << 20));
+    world.pass(Duration::from_millis(100));
+    let mut reading = world.accept().unwrap();
+    world.pass(Duration::from_secs(5));
+    let held = world.senders[0].acknowledged();
+    assert!(held < 3 << 20, "the window did not close");
+    assert_eq!(reading.stream.as_ref().unwrap().available() as u64, held);
+    // It goes on at once when the reader does, not with the next window probe.
+    let resumed = world.now;
+    while reading.end.is_none() {
+        reading.read_up_to(64 << 10);
+        world.advance(Duration::from_millis(1));
+        assert!(world.now.saturating_since(resumed) < Duration::from_millis(200), "stalled");
+    }
+    assert_eq!(reading.bytes, 3 << 20);
+    drop(reading);
+    world.assert_empty();
+}
+
+#[test]
+fn a_stream_dropped_with_unread_data_resets_the_connection() {
+    for mptcp in [true, false] {
+        let mut world = World::new(Setup::default());
+        let options = World::options(1, 1 << 20);
+        let mptcp = options.mptcp.filter(|_| mptcp);
+        world.connect(SenderOptions { mptcp, ..options });
+        world.pass(Duration::from_millis(100));
+        let mut reading = world.accept().unwrap();
+        reading.read_up_to(1000);
+        drop(reading);
+        world.pass(Duration::from_millis(10));
+        let failure = world.senders[0].failure();
+        assert!(matches!(failure, Some(Failure::Reset(_) | Failure::FastClosed)), "{failure:?}");
+        world.assert_empty();
+    }
+}
+
+#[test]
+fn a_reset_comes_after_the_data_before_it() {
+    let mut world = World::new(Setup::default());
+    world.connect(SenderOptions { ends: false, ..World::options(1, 100_000) });
+    world.pass(Duration::from_millis(100));
+    let mut reading = world.accept().unwrap();
+    world.senders[0].abort();
+    world.pass(Duration::from_millis(10));
+    reading.read();
+    assert_eq!(reading.bytes, 100_000);
+    assert_eq!(reading.end, Some(Some(ErrorKind::ConnectionReset)));
+    reading.close();
+    let closed = reading.statistics.as_ref().unwrap().closed;
+    assert!(matches!(closed, Some(Closed::Reset | Closed::FastClose)), "{closed:?}");
+    world.assert_empty();
+}
+
+#[test]
+fn a_connection_outlives_its_listener() {
+    let mut world = World::new(Setup::default());
+    world.connect(SenderOptions { ends: false, ..World::options(1, 10_000) });
+    world.pass(Duration::from_millis(100));
+    let mut reading = world.accept().unwrap();
+    world.listener = None;
+    world.senders[0].finish();
+    world.connect(World::options(2, 10));
+    world.pass(Duration::from_millis(500));
+    reading.read();
+    assert_eq!((reading.end, reading.bytes), (Some(None), 10_000));
+    assert_eq!(world.senders[1].failure(), Some(Failure::Refused), "nobody listens any more");
+    drop(reading);
+    world.assert_empty();
+}
+
+#[test]
+fn connections_that_nobody_accepted_are_reset_with_the_listener() {
+    let mut world = World::new(Setup::default());
+    world.connect(World::options(1, 10_000));
+    world.pass(Duration::from_millis(100));
+    world.listener = None;
+    world.pass(Duration::from_millis(100));
+    assert!(world.senders[0].failure().is_some());
+    world.assert_empty();
+}
+
+#[test]
+fn stopping_waits_for_connections_and_resets_those_that_do_not_end() {
+    let mut world = World::new(Setup::default());
+    world.connect(World::options(1, 10_000));
+    world.connect(SenderOptions { ends: false, ..World::options(2, 10_000) });
+    world.pass(Duration::from_millis(100));
+    let mut readings: Vec<_> = std::iter::from_fn(|| world.accept()).collect();
+    assert_eq!(readings.len(), 2);
+    let deadline = world.now + Duration::from_secs(2);
+    world.seats[0].handle.command(Command::Stop { deadline });
+    world.pass(Duration::from_millis(500));
+    let now = world.now;
+    assert!(!world.seats[0].worker.turn(now).done);
+    readings.iter_mut().for_each(super::world::Reading::read);
+    assert_eq!((readings[0].end, readings[0].bytes), (Some(None), 10_000));
+    readings.remove(0);
+    world.pass(Duration::from_secs(2));
+    assert!(world.senders[0].is_done());
+    assert!(world.senders[1].failure().is_some());
+    readings[0].read();
+    assert_eq!(readings[0].end, Some(Some(ErrorKind::ConnectionAborted)));
+    let now = world.now;
+    assert!(world.seats[0].worker.turn(now).done);
+}
+
+/// A frame to the worker from port 50000, whose checksum is right.
+fn frame(segment: &Segment, to: std::net::SocketAddr) -> Vec<u8> {
+    let link = LinkHeader::new(MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));
+    let mut buf = vec![0; 200];
+    let from = "10.0.0.1:50000".parse().unwrap();
+    let len = emit_frame(&mut buf, &link, from, to, IpFields::default(), segment, &[]).unwrap();
+    buf.truncate(len);
+    buf
+}
+
+#[test]
+fn packets_of_no_connection_are_answered_like_a_closed_port() {
+    let mut world = World::new(Setup::default());
+    let nobody = "10.0.0.2:1".parse().unwrap();
+    let syn = Segment { seq: SeqNum(7), flags: Flags::SYN, ..Segment::default() };
+    let ack = Segment { ack: SeqNum(9), flags: Flags::ACK, ..Segment::default() };
+    let reset = Segment { flags: Flags::RST, ..Segment::default() };
+    world.inject(&frame(&syn, nobody));
+    world.inject(&frame(&ack, server()));
+    world.inject(&frame(&reset, server()));
+    world.pass(Duration::from_millis(1));
+    let answers: Vec<Segment> = world
+        .unclaimed
+        .iter()
+        .map(|frame| parse_frame(frame, frame.len()).unwrap().segment)
+        .collect();
+    assert_eq!(answers.len(), 2, "a reset is never answered");
+    // RFC 9293, section 3.10.7.1: <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>, <SEQ=SEG.ACK><CTL=RST>.
+    assert_eq!((answers[0].flags, answers[0].ack), (Flags::RST.with(Flags::ACK), SeqNum(8)));
+    assert_eq!((answers[1].flags, answers[1].seq), (Flags::RST, SeqNum(9)));
+    assert_eq!((world.dropped("no_listener"), world.dropped("no_flow")), (1, 2));
+    world.assert_empty();
+}
+
+#[test]
+fn a_packet_at_the_wrong_worker_is_handed_over() {
+    let mut world = World::new(Setup { workers: 2, ..Setup::default() });
+    world.connect(World::options(1, 500_000));
+    world.pass(Duration::from_micros(300));
+    assert!(world.senders[0].is_established());
+    // The NIC now gives the flow to the other queue.
+    world.route = 1;
+    let readings = world.serve(MINUTE);
+    assert_eq!((readings[0].end, readings[0].bytes), (Some(None), 500_000));
+    assert_eq!(readings[0].statistics.as_ref().unwrap().subflows[0].worker, 0);
+    assert!(world.report(0).handed_over > 100);
+    assert_eq!(world.report(1).handed_over, 0);
+    world.assert_empty();
+}
+
+#[test]
+fn the_same_address_and_port_can_connect_again() {
+    let mut world = World::new(Setup::default());
+    for round in 0..3 {
+        world.senders.clear();
+        // The next connection of a client comes with a later initial sequence number.
+        let isn = SeqNum(1000) + (round << 24);
+        world.connect(SenderOptions { isn, ..World::options(1, 5000) });
+        let readings = world.serve(MINUTE);
+        assert_eq!((readings[0].end, readings[0].bytes), (Some(None), 5000), "round {round}");
+    }
+    world.assert_empty();
+}
+
+#[test]
+fn a_client_that_vanishes_in_its_handshake_is_forgotten() {
+    let mut world = World::new(Setup::default());
+    let mut sender = Sender::new(World::options(1, 10));
+    let mut buf = [0; 2000];
+    let len = sender.poll_frame(Instant(0), &mut buf).unwrap();
+    world.inject(&buf[..len]);
+    world.pass(Duration::from_millis(10));
+    let report = world.report(0);
+    assert_eq!((report.tables.half_open, report.tables.subflows), (1, 1));
+    world.assert_empty();
+}

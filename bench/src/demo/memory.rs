@@ -1,9 +1,223 @@
-//! The receive path without a lab: over the port in memory.
+//! The receive path where there is no privilege: the same workers, subflows, rings and reader, but
+//! over the port in memory, from a client in memory.
 
-use super::Options;
-use crate::error::{Error, Result};
-use crate::report::Document;
+use std::io::BufRead;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
 
-pub(super) fn run(_: &Options, why: &str) -> Result<Document> {
-    Err(Error::Missing(why.to_owned()))
+use mpxdp::port::{MemoryOptions, MemoryPort, Port, receive_packets, send_packet};
+use mpxdp::{Engine, PortNic, Stream};
+use mpxdp_proto::time;
+use mpxdp_sim::{Content, Pattern, Sender, SenderOptions};
+
+use super::{Options, Receiver, progress};
+use crate::environment::Environment;
+use crate::error::{Context, Error, Result};
+use crate::interrupt::Interrupt;
+use crate::measure::{Spread, cpu};
+use crate::report::{Document, Exactness, Row};
+use crate::traffic::{Hash, bits_per_second};
+
+/// What a transfer carries: some tenths of a second's worth.
+const BYTES: u64 = 256 << 20;
+
+/// What the exactness pass carries.
+const EXACT_BYTES: u64 = 64 << 20;
+
+/// No transfer takes so long, even on a slow machine; what does hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Frames that the client sends before it looks for answers.
+const BURST: usize = 32;
+
+const CLIENT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), 40_000);
+const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)), 5000);
+
+/// One transfer.
+struct Transfer {
+    bits_per_second: f64,
+    /// CPU seconds of the worker and the reader.
+    seconds: f64,
+    wall: f64,
+    mptcp: bool,
+    hash: Option<String>,
+}
+
+/// Runs the demo without a lab, `why` saying what is missing for one.
+pub(super) fn run(options: &Options, why: &str) -> Result<Document> {
+    let interrupt = Interrupt::install()?;
+    let mut document = Document {
+        environment: Environment::of_this_machine(),
+        results: Vec::new(),
+        ratios: Vec::new(),
+        exactness: Vec::new(),
+        idle: None,
+        remarks: vec![format!(
+            "NO LAB ({why}): what ran is the same receive path (worker, subflow, receive ring, \
+             reader) over the port in memory, from a client in memory, not over AF_XDP and not \
+             from the Linux kernel. The kernel's receivers are left out, since nothing that can be \
+             measured without a lab compares with them; cores are those of worker and reader."
+        )],
+    };
+    for &mtu in &options.mtus {
+        progress(&format!("MTU {mtu}: are the bytes right?"));
+        document.exactness.push(exactness(mtu, &interrupt)?);
+        let mut transfers = Vec::new();
+        for round in 0..options.rounds {
+            progress(&format!("MTU {mtu}: round {} of {}", round + 1, options.rounds));
+            transfers.push(transfer(mtu, BYTES, false, &interrupt)?);
+        }
+        document.results.push(row(mtu, &transfers)?);
+    }
+    progress("");
+    Ok(document)
+}
+
+fn exactness(mtu: u32, interrupt: &Interrupt) -> Result<Exactness> {
+    let received = transfer(mtu, EXACT_BYTES, true, interrupt)?.hash.unwrap_or_default();
+    let mut hash = Hash::default();
+    let mut buffer = vec![0; 64 << 10];
+    for offset in (0..EXACT_BYTES).step_by(buffer.len()) {
+        pattern().fill(offset, &mut buffer);
+        hash.update(&buffer);
+    }
+    let sent = hash.finish();
+    let exact = sent == received;
+    Ok(Exactness { mtu, bytes: EXACT_BYTES, sent, received, exact })
+}
+
+fn row(mtu: u32, transfers: &[Transfer]) -> Result<Row> {
+    let spread = |of: fn(&Transfer) -> f64| {
+        Spread::of(transfers.iter().map(of)).ok_or_else(|| Error::Failed("no rounds".into()))
+    };
+    let wall = spread(|t| t.wall)?;
+    Ok(Row {
+        benchmark: "demo".into(),
+        receiver: Receiver::Mpxdp.name().into(),
+        mtu,
+        subflows: 1,
+        links: 1,
+        placement: "not pinned".into(),
+        mode: "memory".into(),
+        mptcp: transfers.iter().all(|t| t.mptcp),
+        seconds: (wall.median * 1000.0).round() / 1000.0,
+        rounds: transfers.len(),
+        bits_per_second: spread(|t| t.bits_per_second)?,
+        receiving_cores: spread(|t| t.seconds / t.wall)?,
+        cpu_seconds_per_gigabyte: spread(|t| t.seconds / (BYTES as f64 / 1e9))?.median,
+        rates: transfers.iter().map(|t| t.bits_per_second).collect(),
+        tried: Vec::new(),
+    })
+}
+
+const fn pattern() -> Pattern {
+    Pattern::new(0)
+}
+
+/// Sends `bytes` from a client in memory to an engine and reads them.
+fn transfer(mtu: u32, bytes: u64, hashed: bool, interrupt: &Interrupt) -> Result<Transfer> {
+    let (ours, theirs) = MemoryPort::pair(MemoryOptions::default());
+    let nic = PortNic::new("memory", [ours]).addresses([SERVER.ip()]).mtu(mtu);
+    let engine = Engine::builder().ports(nic).start().map_err(engine_failed)?;
+    let listener = engine.listen(SERVER).map_err(engine_failed)?;
+    // IPv4 and TCP headers take 40 bytes; an MSS beyond 16 bits cannot be told.
+    let mss = u16::try_from(mtu.saturating_sub(40)).unwrap_or(u16::MAX);
+    let content = Content::Pattern { pattern: pattern(), len: bytes };
+    let client = Sender::new(SenderOptions { mss, ..SenderOptions::new(CLIENT, SERVER, content) });
+    let before = cpu::process_seconds(std::process::id());
+    let started = Instant::now();
+    let mut transfer = thread::scope(|scope| {
+        let client = scope.spawn(|| drive(client, theirs, interrupt));
+        let transfer = receive(&listener, bytes, hashed, interrupt);
+        client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        transfer
+    })?;
+    transfer.wall = started.elapsed().as_secs_f64();
+    // The client's thread has ended; what threads did that have ended is not in this.
+    transfer.seconds = (cpu::process_seconds(std::process::id()) - before).max(0.0);
+    drop(listener);
+    engine.shutdown(Duration::from_secs(1)).map_err(engine_failed)?;
+    Ok(transfer)
+}
+
+fn engine_failed(error: mpxdp::Error) -> Error {
+    Error::failed("the engine over the port in memory", error)
+}
+
+/// The client: passes frames between the port and the sender until the connection is over.
+fn drive(mut sender: Sender, mut port: MemoryPort, interrupt: &Interrupt) -> Result<()> {
+    let origin = Instant::now();
+    let mut buffer = vec![0; 1 << 17];
+    let mut waiting: Option<usize> = None;
+    while !sender.is_done() {
+        interrupt.check()?;
+        if let Some(failure) = sender.failure() {
+            return Err(Error::Failed(format!("the client in memory failed: {failure:?}")));
+        }
+        if origin.elapsed() > LIMIT {
+            return Err(Error::Failed("the transfer over the port in memory hangs".into()));
+        }
+        let now = time::Instant(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let received = receive_packets(&mut port, BURST, |packet| sender.on_frame(now, packet));
+        sender.on_timeout(now);
+        let mut sent = 0;
+        while sent < BURST {
+            let Some(length) = waiting.take().or_else(|| sender.poll_frame(now, &mut buffer))
+            else {
+                break;
+            };
+            if !send_packet(&mut port, &buffer[..length]) {
+                waiting = Some(length);
+                break;
+            }
+            sent += 1;
+        }
+        port.flush().context(|| "the port in memory")?;
+        if received == 0 && sent == 0 {
+            thread::yield_now();
+        }
+    }
+    Ok(())
+}
+
+/// The server: accepts the connection and reads it to its end, in place.
+fn receive(
+    listener: &mpxdp::Listener,
+    bytes: u64,
+    hashed: bool,
+    interrupt: &Interrupt,
+) -> Result<Transfer> {
+    let accepted = listener.accept_timeout(LIMIT).map_err(engine_failed)?;
+    let mut stream: Stream =
+        accepted.ok_or_else(|| Error::Failed("nobody connected in memory".into()))?;
+    stream.set_read_timeout(Some(LIMIT));
+    let started = Instant::now();
+    let mut hash = hashed.then(Hash::default);
+    let mut got = 0;
+    loop {
+        interrupt.check()?;
+        let part = stream.fill_buf().context(|| "reading from the engine")?;
+        if part.is_empty() {
+            break;
+        }
+        if let Some(hash) = &mut hash {
+            hash.update(part);
+        }
+        let length = part.len();
+        got += length as u64;
+        stream.consume(length);
+    }
+    let time = started.elapsed();
+    if got != bytes {
+        return Err(Error::Failed(format!("{got} of {bytes} bytes arrived in memory")));
+    }
+    Ok(Transfer {
+        bits_per_second: bits_per_second(bytes, time),
+        seconds: 0.0,
+        wall: 0.0,
+        mptcp: stream.is_mptcp(),
+        hash: hash.map(Hash::finish),
+    })
 }

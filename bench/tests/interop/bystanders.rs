@@ -11,7 +11,7 @@ const OTHER_PORT: u16 = 6000;
 fn goes_on(builder: mpxdp_bench::lab::Builder) {
     let Some(rig) = Rig::new(builder) else { return };
     for family in [Family::V4, Family::V6] {
-        let recv = rig.recv(family, &["--output", "null", "--connections", "1"]);
+        let recv = rig.recv(family, &["--output", "null"]);
         let stream = rig.sender(family, &["--seconds", "4"]);
         let address = rig.address(family).to_string();
 
@@ -49,7 +49,7 @@ fn goes_on(builder: mpxdp_bench::lab::Builder) {
 
         let stream = finish(stream);
         assert!(stream.status.success(), "{}", String::from_utf8_lossy(&stream.stdout));
-        let received = recv.finish();
+        let received = recv.stop();
         received.assert_code(0);
         received.only().assert_complete();
         received.assert_nothing_left();

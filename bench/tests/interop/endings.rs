@@ -40,7 +40,7 @@ fn a_killed_sender_ends_in_an_error_or_in_what_its_kernel_had() {
         sender.signal(Signal::SIGKILL).expect("it runs");
         finish(sender);
         let received = recv.finish();
-        received.assert_nothing_left();
+        received.assert_frames_home();
         assert!(assert_prefix(&rig, &received) > 0);
         let connection = received.only();
         assert_eq!(connection.mptcp, protocol == "mptcp");
@@ -60,7 +60,7 @@ fn a_sender_that_resets_is_an_error() {
         let sent = rig.send(family, &arguments);
         assert_eq!(sent.connections[0].error, None);
         let received = recv.finish();
-        received.assert_nothing_left();
+        received.assert_frames_home();
         assert!(assert_prefix(&rig, &received) <= 50_000_000);
         let connection = received.only();
         assert!(matches!(connection.closed.as_str(), "reset" | "fastclose"), "{connection:#?}");
@@ -85,7 +85,7 @@ fn a_link_that_is_down_for_three_seconds_delays_but_does_not_damage() {
         rig.tool(side, &["ip", "link", "set", &interface, "up"]);
         let sent = finish(sender);
         let received = recv.finish();
-        received.assert_nothing_left();
+        received.assert_frames_home();
         let length = assert_prefix(&rig, &received);
         assert!(sent.status.success(), "{}\n{received:#?}", String::from_utf8_lossy(&sent.stdout));
         assert_eq!(length, 100_000_000, "{side:?}");
@@ -120,7 +120,7 @@ fn a_reader_that_stops_for_five_seconds_loses_nothing() {
         assert!(finish(sender).status.success());
         let received = recv.finish();
         received.assert_code(0);
-        received.assert_nothing_left();
+        received.assert_frames_home();
         received.only().assert_complete();
     }
 }

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use mpxdp_bench::Interrupt;
 use mpxdp_bench::lab::{self, Builder, Ended, Family, Lab, Running, Side};
 use mpxdp_bench::traffic::pattern::Pattern;
 use mpxdp_bench::traffic::sender;
+use nix::sys::signal::Signal;
 use serde::Deserialize;
 use tempfile::TempDir;
 
@@ -114,6 +116,7 @@ pub(crate) struct Worker {
 pub(crate) struct Tables {
     pub(crate) half_open: usize,
     pub(crate) subflows: usize,
+    pub(crate) time_wait: usize,
     pub(crate) frames_held: usize,
 }
 
@@ -191,7 +194,7 @@ impl Rig {
     /// Fails if an XDP program is attached to the receiver's end.
     pub(crate) fn assert_detached(&self) {
         let link = self.tool(Side::Receiver, &["ip", "-d", "link", "show", "dev", "rcv0"]);
-        assert!(!link.contains("xdp"), "an XDP program is left behind: {link}");
+        assert!(!link.contains("prog/xdp"), "an XDP program is left behind: {link}");
     }
 }
 
@@ -202,6 +205,16 @@ impl Recv {
             .wait_for("listening on", LIMIT, &Interrupt::never())
             .unwrap_or_else(|error| panic!("{error}"));
         Self { running, report }
+    }
+
+    /// Ends it by SIGTERM, some time after all clients have gone: all connections should have been
+    /// closed and forgotten by then.
+    pub(crate) fn stop(self) -> Received {
+        thread::sleep(Duration::from_millis(500));
+        self.running.signal(Signal::SIGTERM).expect("it runs");
+        let received = self.finish();
+        assert_eq!(received.report.ended, "signal", "{}", received.ended.stderr);
+        received
     }
 
     /// Waits until it ends and reads its report.
@@ -232,12 +245,23 @@ impl Received {
         }
     }
 
-    /// Fails if anything of a connection is left over in a table, or a frame did not come back.
+    /// Fails if anything of a connection is left over in a table, or a frame did not come back. For
+    /// receivers that were [stopped](Recv::stop): one that ends by itself does so while its last
+    /// connection still says farewell.
     pub(crate) fn assert_nothing_left(&self) {
+        self.assert_frames_home();
+        for worker in &self.report.workers {
+            let Tables { subflows, time_wait, .. } = worker.tables;
+            assert_eq!((subflows, time_wait), (0, 0), "{:#?}", self.report.workers);
+        }
+    }
+
+    /// Fails if a worker holds a frame or a half-open connection.
+    pub(crate) fn assert_frames_home(&self) {
         assert!(!self.report.workers.is_empty());
         for worker in &self.report.workers {
-            let Tables { half_open, subflows, frames_held } = worker.tables;
-            assert_eq!((half_open, subflows, frames_held), (0, 0, 0), "{:#?}", self.report);
+            let Tables { half_open, frames_held, .. } = worker.tables;
+            assert_eq!((half_open, frames_held), (0, 0), "{:#?}", self.report.workers);
         }
     }
 }

@@ -64,8 +64,7 @@ fn transfer_all(mtu: u32, queues: u32, vlan: Option<u16>) {
 fn transfer(rig: &Rig, client: Client, family: Family, queues: u32) {
     let case = format!("{client:?} over {family:?}");
     let output = format!("{}/", rig.path("in").display());
-    let count = SIZES.len().to_string();
-    let recv = rig.recv(family, &["--output", &output, "--connections", &count]);
+    let recv = rig.recv(family, &["--output", &output]);
     let sent = SIZES.map(|size| {
         let arguments = ["--protocol", client.protocol(), "--hash", "--bytes", &size.to_string()];
         let report = rig.send(family, &arguments);
@@ -73,7 +72,7 @@ fn transfer(rig: &Rig, client: Client, family: Family, queues: u32) {
         assert_eq!(connection.error, None, "{case}, {size} bytes: {report:?}");
         connection.clone()
     });
-    let received = recv.finish();
+    let received = recv.stop();
     received.assert_code(0);
     received.assert_nothing_left();
     assert_nics(&received, queues);

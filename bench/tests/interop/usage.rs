@@ -18,7 +18,7 @@ fn assert_refused(rig: &Rig, mut command: Command, code: i32, named: &[&str]) {
     }
     assert!(ended.stdout.is_empty(), "{command:?}: {:?}", String::from_utf8_lossy(&ended.stdout));
     let programs = rig.tool(Side::Receiver, &["ip", "-d", "link"]);
-    assert!(!programs.contains("xdp"), "{command:?}: left behind: {programs}");
+    assert!(!programs.contains("prog/xdp"), "{command:?}: left behind: {programs}");
     assert!(!rig.path("out").exists(), "{command:?}: an output is left behind");
 }
 

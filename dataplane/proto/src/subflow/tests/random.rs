@@ -71,7 +71,7 @@ fn fate() -> impl Strategy<Value = Fate> {
 
 prop_compose! {
     fn shape()(
-        mappings in prop::collection::vec(1..4000_u16, 1..6),
+        mappings in prop::collection::vec(prop_oneof![9 => 200..4000_u16, 1 => 1..200_u16], 2..6),
         segments in prop::collection::vec(prop_oneof![9 => 200..2000_u32, 1 => 1..200_u32], 2..6),
         options in prop::collection::vec(carry(), 1..6),
         len in 0..30_000_u64,
@@ -295,13 +295,14 @@ fn transfer(shape: &Shape, fates: &[Fate], bursts: &[usize]) -> Result<(), TestC
     for ack in trace.sent() {
         sender.take(&ack, scale);
     }
-    let mut fates = fates.iter().copied().cycle();
+    // The network mends in the end, or a loss could meet every copy of the same segment for ever.
+    let mut fates = fates.iter().copied().cycle().take(2000);
     let mut bursts = bursts.iter().copied().cycle();
     let mut network: Vec<Segment> = Vec::new();
     let mut late: Vec<(u8, Segment)> = Vec::new();
     let mut timeout = shape.len == 0;
     for round in 0.. {
-        prop_assert!(round < 20_000, "no end: {} of {}", sender.acknowledged, shape.len);
+        prop_assert!(round < 200_000, "no end: {} of {}", sender.acknowledged, shape.len);
         for segment in sender.poll(timeout) {
             match fates.next().unwrap_or(Fate::Arrives) {
                 Fate::Arrives => network.push(segment),
@@ -357,7 +358,7 @@ fn transfer(shape: &Shape, fates: &[Fate], bursts: &[usize]) -> Result<(), TestC
             prop_assert!(trace.have.covers(0..edge));
             let told = edge + (u64::from(ack.window) << scale);
             prop_assert!(told <= trace.right_edge, "no room for what was told");
-            if fates.next().is_some_and(|fate| !matches!(fate, Fate::Lost)) {
+            if !matches!(fates.next(), Some(Fate::Lost)) {
                 sender.take(&ack, scale);
             }
         }

@@ -100,10 +100,10 @@ impl TimeWait {
         if !self.replies.allow(now, self.replies_per_second) {
             return TimeWaitVerdict::Ignore;
         }
-        let mut options = Options::default();
-        options.timestamps = self
+        let timestamps = self
             .stamps
             .map(|(offset, echo)| Timestamps { value: super::timestamp_clock(now, offset), echo });
+        let mut options = Options { timestamps, ..Default::default() };
         options.mptcp.dss = self
             .data_ack
             .map(|ack| Dss { ack: Some(DssNumber::Long(ack.0)), ..Default::default() });

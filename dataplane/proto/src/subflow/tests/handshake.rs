@@ -171,14 +171,15 @@ fn a_third_ack_with_wrong_keys_or_flags_means_plain_tcp() {
 
 #[test]
 fn an_unusable_mp_capable_in_the_syn_is_ignored() {
-    let change: [(fn(&mut MpCapable), FallbackReason); 5] = [
+    type Change = fn(&mut MpCapable);
+    let changes: [(Change, FallbackReason); 5] = [
         (|c| c.version = 0, FallbackReason::UnusableCapable),
         (|c| c.extensibility = true, FallbackReason::UnusableCapable),
         (|c| c.algorithms = 0, FallbackReason::UnusableCapable),
         (|c| c.body = MpCapableBody::SynAck { sender: PEER_KEY }, FallbackReason::UnusableCapable),
         (|c| c.checksum_required = true, FallbackReason::ChecksumRequired),
     ];
-    for (change, reason) in change {
+    for (change, reason) in changes {
         let mut syn = syn();
         change(syn.options.mptcp.capable.as_mut().expect("it is there"));
         let mut trace = Trace::with_syn(syn);

@@ -354,6 +354,20 @@ impl Receiver {
         }
     }
 
+    /// Gives subflows that are closing the time to do so, so that the report has them in no table.
+    fn settle(&self, engine: &Engine) {
+        let deadline = Instant::now() + GRACE;
+        let closing = || {
+            engine.workers().iter().any(|worker| {
+                let mpxdp::TableSizes { half_open, subflows, .. } = worker.tables;
+                half_open + subflows > 0
+            })
+        };
+        while closing() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Takes everything down and tells how it was.
     fn finish(
         mut self,
@@ -371,6 +385,7 @@ impl Receiver {
             units::span(span),
             units::rate(units::bits_per_second(self.ended_bytes, span)),
         ));
+        self.settle(&engine);
         let (nics, ports, workers) = (engine.nics(), engine.ports(), engine.workers());
         // The NICs are given back before the report appears: who waits for it can go on from there.
         let down = engine.shutdown(GRACE);

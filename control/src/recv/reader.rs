@@ -16,10 +16,6 @@ use crate::output::Sink;
 use crate::report::{self, Connection};
 use crate::signals::Stop;
 
-/// How long a connection that was read and stored is given to close, so that the report can say
-/// that it did. The engine goes on with it afterwards.
-const CLOSING: Duration = Duration::from_secs(2);
-
 /// What a reader needs of a connection. Reads do not block.
 pub(crate) trait Incoming: BufRead + AsFd {
     /// The peer is told that all is well.
@@ -81,7 +77,6 @@ pub(crate) fn serve<S: Incoming>(
         if let Err(error) = stream.close() {
             tracing::info!(number, %error, "closing");
         }
-        wait_until_closed(&stream, stop);
     }
     let statistics = stream.statistics();
     if matches!(outcome, Outcome::NotStored(_) | Outcome::Interrupted) {
@@ -195,17 +190,6 @@ fn wait<S: AsFd>(stream: &S, stop: &Stop) -> io::Result<()> {
     match poll(&mut fds, PollTimeout::NONE) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(e) => Err(e.into()),
-    }
-}
-
-/// Waits until the closing is done on both sides, for a while.
-fn wait_until_closed<S: Incoming>(stream: &S, stop: &Stop) {
-    let deadline = Instant::now() + CLOSING;
-    // A round trip is mostly well below a millisecond where this command is of use.
-    let mut nap = Duration::from_micros(200);
-    while stream.statistics().closed.is_none() && !stop.requested() && Instant::now() < deadline {
-        std::thread::sleep(nap);
-        nap = (nap * 2).min(Duration::from_millis(20));
     }
 }
 

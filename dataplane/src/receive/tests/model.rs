@@ -27,7 +27,7 @@ fn op() -> impl Strategy<Value = Op> {
     let worker = 0..3_usize;
     // Mostly at the edge, often near it, sometimes anywhere in the window and beyond.
     let from_edge = prop_oneof![3 => Just(0), 3 => -3000..9000_i64, 1 => -9_000..600_000_i64];
-    let len = prop_oneof![2 => 0..3000_u32, 2 => 0..80_000_u32];
+    let len = prop_oneof![2 => 0..3000_u32, 2 => 0..40_000_u32];
     prop_oneof![
         6 => (worker.clone(), from_edge, len)
             .prop_map(|(worker, from_edge, len)| Op::Claim { worker, from_edge, len }),
@@ -112,7 +112,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
     fn random_operations_of_several_workers_give_the_exact_bytes(

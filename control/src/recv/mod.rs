@@ -3,6 +3,7 @@
 mod preflight;
 mod reader;
 
+use std::io;
 use std::os::fd::AsFd as _;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
@@ -252,12 +253,8 @@ impl Receiver {
             Ok(_) => self.open.push(open),
             // The stream went with the closure, which resets the connection.
             Err(e) => {
-                self.incomplete = true;
-                self.progress.line(format_args!(
-                    "connection {number} from {peer}: no thread to read it: {}; the connection was \
-                     reset; raise the limit on threads, or use --connections",
-                    describe(&e)
-                ));
+                let error = format!("no thread to read it: {}", describe(&e));
+                self.lose(open, io::Error::other(error));
             }
         }
     }
@@ -267,16 +264,15 @@ impl Receiver {
         // It only counts; EAGAIN says that it is at zero already.
         let _ = self.wake.read();
         while let Ok((number, served)) = self.ending.1.try_recv() {
-            self.open.retain(|open| open.number != number);
-            match served {
-                Some((outcome, connection)) => self.end(&outcome, connection),
-                None => {
-                    self.incomplete = true;
-                    self.progress.line(format_args!(
-                        "connection {number}: its reader panicked; this is a defect, please \
-                         report it; the connection was reset"
-                    ));
+            let open = self.open.iter().position(|open| open.number == number);
+            let open = open.map(|place| self.open.swap_remove(place));
+            match (served, open) {
+                (Some((outcome, connection)), _) => self.end(&outcome, connection),
+                (None, Some(open)) => {
+                    let error = "its reader panicked, which is a defect: please report it";
+                    self.lose(open, io::Error::other(error));
                 }
+                (None, None) => {}
             }
         }
     }
@@ -285,16 +281,18 @@ impl Receiver {
     /// threads go with the process.
     fn give_up(&mut self) {
         for open in std::mem::take(&mut self.open) {
-            let bytes = open.taken.load(Ordering::Relaxed);
-            let (outcome, connection) = reader::give_up(
-                open.number,
-                bytes,
-                open.since.elapsed(),
-                open.statistics,
-                open.output,
-            );
-            self.end(&outcome, connection);
+            let error = "the output does not take the data, and the run is ending";
+            self.lose(open, io::Error::new(io::ErrorKind::TimedOut, error));
         }
+    }
+
+    /// Ends a connection that its reader says nothing of.
+    fn lose(&mut self, open: Open, error: io::Error) {
+        let Open { number, since, statistics, output, taken } = open;
+        let bytes = taken.load(Ordering::Relaxed);
+        let (outcome, connection) =
+            reader::lost(number, bytes, since.elapsed(), statistics, output, error);
+        self.end(&outcome, connection);
     }
 
     /// Says how a connection ended.

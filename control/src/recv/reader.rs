@@ -124,31 +124,23 @@ pub(crate) fn refuse<S: Incoming>(
 ) -> (Outcome, Connection) {
     let statistics = stream.statistics();
     stream.abort();
-    let outcome = Outcome::NotStored(error);
-    let connection = Connection {
-        closed: closed(&outcome, &statistics).name(),
-        error: self::error(&outcome, None),
-        ..unserved(number, 0, Duration::ZERO, statistics)
-    };
-    (outcome, connection)
+    lost(number, 0, Duration::ZERO, statistics, None, error)
 }
 
-/// What is to be said of a connection whose reader is held up by its output at the end of the run.
-pub(crate) fn give_up(
+/// What is to be said of a connection that its reader cannot say anything of: `error` is why.
+pub(crate) fn lost(
     number: u64,
     bytes: u64,
     span: Duration,
     statistics: ConnectionStatistics,
     place: Option<PathBuf>,
+    error: io::Error,
 ) -> (Outcome, Connection) {
-    let outcome = Outcome::NotStored(io::Error::new(
-        io::ErrorKind::TimedOut,
-        "the output does not take the data, and the run is ending",
-    ));
+    let outcome = Outcome::NotStored(error);
     let place = place.map(|place| place.display().to_string());
     let connection = Connection {
         closed: closed(&outcome, &statistics).name(),
-        error: error(&outcome, place.as_deref()),
+        error: self::error(&outcome, place.as_deref()),
         output: place,
         ..unserved(number, bytes, span, statistics)
     };

@@ -12,6 +12,9 @@ use crate::segment::{Key, Token};
 use crate::seq::{DataSeq, StreamOffset};
 use crate::subflow::{Event, FallbackReason};
 
+#[cfg(test)]
+mod tests;
+
 /// Our end of an MPTCP handshake: the key and what follows from it (RFC 8684, section 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalKey {

@@ -162,9 +162,6 @@ impl Subflow {
             self.place(StreamOffset(to), at, len as u32, view, placements);
             self.statistics.bytes += len;
             position += len;
-            if len < wanted {
-                return (position, Some(beyond));
-            }
         }
         (position, None)
     }

@@ -203,9 +203,7 @@ fn a_keepalive_is_answered() {
 
 #[test]
 fn a_probe_of_the_zero_window_is_answered_and_not_taken() {
-    let mut trace = Trace::mptcp();
-    trace.capacity = 1000;
-    trace.right_edge = 1000;
+    let mut trace = Trace::mptcp_with_capacity(1000);
     trace.accept(mapped(0, 1000));
     trace.subflow.request_ack();
     assert_eq!(trace.expect_ack(1000).window, 0);

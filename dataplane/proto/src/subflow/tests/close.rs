@@ -152,6 +152,20 @@ fn a_peer_that_closed_first_is_waited_for_only_briefly() {
 }
 
 #[test]
+fn a_fin_that_comes_at_the_end_of_the_wait_is_answered() {
+    let mut trace = with_stream();
+    trace.accept(data_fin(1000, 1000));
+    trace.connection.shutdown_write(StreamOffset(0));
+    trace.expect_sent(1);
+    trace.accept(acks_data_fin(seg(1000, 0), false));
+    trace.expect_sent(0);
+    trace.accept(fin(seg(1000, 0)));
+    trace.pass(ms(200));
+    assert!(trace.expect_one().flags.contains(Flags::FIN));
+    trace.expect_state(State::LastAck);
+}
+
+#[test]
 fn we_close_first_then_the_peer() {
     let mut trace = with_stream();
     trace.connection.shutdown_write(StreamOffset(0));
@@ -299,6 +313,7 @@ fn in_plain_tcp_the_fins_are_the_ends_we_first() {
     trace.expect_events(&[Event::LocalFinAcked]);
     trace.expect_state(State::FinWait2);
     // A half-closed connection may stay so as long as somebody reads.
+    trace.expect_sent(0);
     trace.pass(ms(3_600_000));
     trace.expect_state(State::FinWait2);
     trace.expect_sent(1);
@@ -341,6 +356,25 @@ fn a_fin_ahead_of_missing_data_counts_with_the_data() {
     trace.sent();
     trace.refuse(fin(seg(1000, 0)), DropReason::OutOfWindow);
     assert_eq!(trace.expect_one().ack, PEER + 1002);
+}
+
+#[test]
+fn a_fin_without_payload_ahead_of_missing_data_counts_with_the_data() {
+    let mut trace = Trace::plain();
+    trace.accept(fin(seg(500, 0)));
+    trace.accept(seg(0, 500));
+    trace.expect_state(State::CloseWait);
+    trace.expect_events(&[Event::StreamEnd { at: StreamOffset(500) }]);
+}
+
+#[test]
+fn a_fin_below_what_was_received_is_ignored() {
+    let mut trace = Trace::plain();
+    trace.accept(seg(500, 100));
+    trace.accept(fin(seg(0, 300)));
+    trace.accept(seg(300, 200));
+    trace.expect_state(State::Established);
+    trace.expect_stream(600);
 }
 
 #[test]

@@ -243,6 +243,36 @@ fn the_connections_window_counts_although_the_subflow_was_told_less() {
 }
 
 #[test]
+fn what_the_subflow_was_told_counts_although_another_took_the_room() {
+    let mut trace = Trace::mptcp_with_capacity(10_000);
+    // Another subflow brings most of what there is room for, and with it what is on its way here.
+    trace.have.insert(0..8000);
+    trace.stream = text(0, 8000);
+    trace.subflow.request_ack();
+    trace.expect_ack(0);
+    for n in 0..6 {
+        trace.accept(mapped(n * 1000, 1000));
+    }
+    trace.accept(mapped(7000, 1000));
+    assert_eq!(trace.expect_ack(6000).options.sack.as_slice().len(), 1);
+}
+
+#[test]
+fn mappings_that_are_used_up_make_room_for_others() {
+    // Each pair of segments lies in the stream the other way round, and comes the other way round.
+    let mut trace = Trace::mptcp();
+    for n in 0..2 * crate::subflow::mapping::LIMIT as u64 {
+        let at = n * 200;
+        let later = with_dss(seg(at + 100, 100), dss(at + 100, at, 100));
+        assert_eq!(trace.recv_at(later, at), Disposition::Accepted);
+        let earlier = with_dss(seg(at, 100), dss(at, at + 100, 100));
+        assert_eq!(trace.recv_at(earlier, at + 100), Disposition::Accepted);
+        trace.expect_stream(at + 200);
+        trace.expect_ack(at + 200);
+    }
+}
+
+#[test]
 fn data_that_another_subflow_brought_is_acknowledged_and_not_placed() {
     let mut trace = Trace::mptcp();
     trace.stream = text(0, 150);

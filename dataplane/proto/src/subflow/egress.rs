@@ -159,7 +159,8 @@ impl Subflow {
                 version: VERSION,
                 checksum_required: false,
                 extensibility: false,
-                no_join_to_initial_address: false,
+                // MP_JOIN is refused, so the peer need not try.
+                no_join_to_initial_address: true,
                 algorithms: HMAC_SHA256,
                 body: MpCapableBody::SynAck { sender: local.key },
             });

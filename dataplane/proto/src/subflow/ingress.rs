@@ -77,8 +77,7 @@ impl Subflow {
             Mode::Offered { .. } => return false,
         };
         let to = received.wrapping_add(shift);
-        let fits = to >= view.edge.0 && view.right_edge.0.saturating_sub(to) >= len;
-        if !fits {
+        if view.right_edge.0.saturating_sub(to) < len {
             return false;
         }
         if let (Some(stamps), Some(theirs)) = (&self.stamps, segment.options.timestamps) {

@@ -127,6 +127,22 @@ fn reopening_the_window_is_worth_telling_once_it_doubles() {
 }
 
 #[test]
+fn a_window_that_cannot_be_told_in_full_is_not_told_again() {
+    let mut syn = plain_syn();
+    syn.options.window_scale = None;
+    let mut trace = Trace::with_syn(syn);
+    trace.expect_sent(1);
+    trace.accept(seg(0, 0));
+    trace.subflow.request_ack();
+    assert_eq!(trace.expect_one().window, u16::MAX);
+    let view = trace.view();
+    assert!(!trace.subflow.window_update_due(&view));
+    trace.accept(seg(0, 1000));
+    let view = trace.view();
+    assert!(trace.subflow.window_update_due(&view));
+}
+
+#[test]
 fn a_closed_window_is_not_reopened_by_less_than_a_segment() {
     let mut trace = Trace::mptcp_with_capacity(10_000);
     for n in 0..10 {

@@ -339,6 +339,18 @@ fn our_fin_is_sent_again_with_backoff_and_then_given_up() {
 }
 
 #[test]
+fn the_acknowledgement_of_a_fin_sent_twice_measures_nothing() {
+    let mut trace = Trace::plain();
+    trace.connection.shutdown_write(StreamOffset(0));
+    trace.expect_sent(1);
+    let before = trace.subflow.round_trip();
+    trace.pass_to_timer();
+    trace.expect_sent(1);
+    trace.accept(Segment { ack: OURS + 2, ..seg(0, 0) });
+    assert_eq!(trace.subflow.round_trip(), before);
+}
+
+#[test]
 fn a_fin_ahead_of_missing_data_counts_with_the_data() {
     let mut trace = Trace::plain();
     trace.accept(fin(seg(500, 500)));

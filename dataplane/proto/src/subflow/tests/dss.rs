@@ -86,6 +86,16 @@ fn one_segment_may_lie_under_two_mappings() {
 }
 
 #[test]
+fn of_a_segment_that_its_mapping_covers_in_part_that_part_is_taken() {
+    let mut trace = Trace::mptcp();
+    trace.accept(with_dss(seg(0, 200), dss(0, 0, 100)));
+    trace.expect_ack(100);
+    trace.expect_stream(100);
+    trace.accept(mapped(100, 100));
+    trace.expect_stream(200);
+}
+
+#[test]
 fn one_segment_under_two_mappings_goes_to_two_places() {
     // As a peer with several subflows maps: the stream does not go on where the subflow does.
     let mut trace = Trace::mptcp();

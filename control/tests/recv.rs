@@ -148,7 +148,8 @@ fn a_file_arrives_exactly_and_the_report_says_how() {
     let subflow = &connection["subflows"][0];
     assert_eq!(subflow["nic"], NIC);
     assert_eq!(subflow["remote"], peer);
-    assert_eq!(subflow["bytes"], data.len());
+    // The kernel probes a closed window with a byte of old data under a new sequence number.
+    assert!(subflow["bytes"].as_u64().unwrap() >= data.len() as u64, "{subflow}");
     let nic = &report["nics"][0];
     assert_eq!((&nic["name"], &nic["zero_copy"]), (&NIC.into(), &false.into()));
     assert_eq!(nic["queues"], serde_json::json!([0, 1]));

@@ -89,9 +89,10 @@ impl Subflow {
             self.ack.now();
             return Err(DropReason::PastFin);
         }
-        if view.reader_gone {
+        if view.reader_gone && !view.remote_complete() {
             // RFC 9293, section 3.10.4: data after CLOSE that nobody will read is answered by a
-            // reset, so that the peer knows it was not delivered.
+            // reset, so that the peer knows it was not delivered. Once the stream is complete,
+            // payload can only repeat it: MPTCP may send old data again as new of the subflow.
             self.abort(super::Abort::Connection);
             return Err(DropReason::NoReader);
         }

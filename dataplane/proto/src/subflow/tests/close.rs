@@ -427,6 +427,22 @@ fn data_that_nobody_will_read_is_answered_by_an_abort() {
 }
 
 #[test]
+fn data_reinjected_after_the_end_is_no_reason_to_abort() {
+    let mut trace = with_stream();
+    trace.accept(data_fin(1000, 1000));
+    trace.expect_events(&[AT_1000]);
+    trace.read();
+    trace.connection.reader_gone();
+    trace.expect_ack(1000);
+    // The sender repeats the last octets of the data level as new octets of the subflow.
+    trace.accept(with_dss(seg(1000, 10), dss(1000, 990, 10)));
+    trace.expect_events(&[]);
+    trace.expect_state(State::Established);
+    trace.subflow.request_ack();
+    trace.expect_ack(1010);
+}
+
+#[test]
 fn aborting_a_connection_says_so_with_the_peers_key() {
     let mut trace = with_stream();
     trace.subflow.abort(Abort::Connection);

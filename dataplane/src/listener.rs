@@ -187,12 +187,6 @@ impl Backlog {
         self.ring();
     }
 
-    /// How many subflows are half open.
-    #[cfg(test)]
-    pub(crate) fn half_open(&self) -> usize {
-        self.half_open.load(Ordering::Relaxed)
-    }
-
     fn ring(&self) {
         // It fails only if the counter is full, and then the descriptor is readable anyway.
         let _ = self.readable.write(1);

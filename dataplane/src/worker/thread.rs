@@ -16,8 +16,10 @@ use crate::port::Port;
 use crate::receive::Failure;
 use crate::stats::Closed;
 
-/// How long a worker sleeps at most when a port has no descriptor to sleep on.
-const DOZE: Duration = Duration::from_millis(1);
+/// How long a worker sleeps at most when a port has no descriptor to sleep on: an eighth of the
+/// time that it has been idle, within these bounds. Looking 60 times a second takes 0.2 % of a CPU.
+const SHORTEST_DOZE: Duration = Duration::from_millis(1);
+const LONGEST_DOZE: Duration = Duration::from_millis(16);
 
 /// Runs a worker until it was told to stop.
 ///
@@ -38,7 +40,7 @@ pub(crate) fn run<P: Port>(
         }
         drop(worker);
     }));
-    ran.or(if failed { Ok(()) } else { ended }).map_err(|panic| message(&*panic))
+    ran.and(ended).map_err(|panic| message(&*panic))
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {
@@ -64,20 +66,22 @@ impl<P: Port> Worker<P> {
             } else if now.saturating_since(idle_since) < spin {
                 std::hint::spin_loop();
             } else {
-                self.sleep(now);
+                self.sleep(now, now.saturating_since(idle_since));
             }
         }
     }
 
-    /// Sleeps until a packet comes, another thread rings, or a deadline comes.
-    fn sleep(&self, now: Instant) {
+    /// Sleeps until a packet comes, another thread rings, or a deadline comes; it has been `idle`
+    /// for some time.
+    fn sleep(&self, now: Instant, idle: Duration) {
         let Self { ports, core, .. } = self;
         if !core.handle.fall_asleep(&core.inbox) {
             return;
         }
-        let doze = ports.iter().any(|attached| attached.port.poll_fd().is_none());
+        let blind = ports.iter().any(|attached| attached.port.poll_fd().is_none());
+        let doze = blind.then(|| (idle / 8).clamp(SHORTEST_DOZE, LONGEST_DOZE));
         let due = core.next_due().map(|at| at.saturating_since(now));
-        let longest = [due, doze.then_some(DOZE)].into_iter().flatten().min();
+        let longest = [due, doze].into_iter().flatten().min();
         let timeout = longest.map_or(PollTimeout::NONE, poll_timeout);
         let bell = core.handle.bell();
         let descriptors = ports.iter().filter_map(|attached| attached.port.poll_fd());

@@ -86,11 +86,11 @@ impl Subflow {
     ) -> Result<Self, Refusal> {
         check_listen(syn, config)?;
         let (mode, fallback) = match (&syn.options.mptcp.capable, opening.local) {
-            (None, _) => (Mode::Plain { shift: 0 }, None),
+            (None, _) => (Mode::Plain, None),
             (Some(capable), local) => match (usable_in_syn(capable, config), local) {
                 (Ok(()), Some(local)) => (Mode::Offered { local, in_syn: true }, None),
-                (Ok(()), None) => (Mode::Plain { shift: 0 }, Some(FallbackReason::Disabled)),
-                (Err(reason), _) => (Mode::Plain { shift: 0 }, Some(reason)),
+                (Ok(()), None) => (Mode::Plain, Some(FallbackReason::Disabled)),
+                (Err(reason), _) => (Mode::Plain, Some(reason)),
             },
         };
         let stamps = syn.options.timestamps.filter(|_| config.timestamps).map(|theirs| Stamps {
@@ -182,7 +182,7 @@ impl Subflow {
                     return Err(DropReason::BeforeHandshake);
                 }
                 None => {
-                    self.mode = Mode::Plain { shift: 0 };
+                    self.mode = Mode::Plain;
                     self.fallback = Some(if in_syn {
                         FallbackReason::NoCapableInAck
                     } else {

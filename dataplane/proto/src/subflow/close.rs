@@ -143,8 +143,8 @@ impl Subflow {
         self.receive.next += 1;
         self.ack.now();
         match self.mode {
-            Mode::Plain { shift } => {
-                let at = StreamOffset(self.receive.received.wrapping_add(shift));
+            Mode::Plain => {
+                let at = StreamOffset(self.receive.received);
                 self.events.push_back(Event::StreamEnd { at });
             }
             Mode::Mptcp(_) | Mode::Offered { .. } => self.events.push_back(Event::SubflowFin),

@@ -61,7 +61,7 @@ impl Subflow {
         }
         let received = self.receive.received;
         let (shift, mapping) = match &self.mode {
-            Mode::Plain { shift } => (*shift, None),
+            Mode::Plain => (0, None),
             Mode::Mptcp(mptcp) => {
                 let options = &segment.options.mptcp;
                 let other = options.capable.is_some()

@@ -147,8 +147,10 @@ impl Mappings {
         }
     }
 
-    /// The shift of the mapping in use, or of the last one if none is.
-    pub(super) const fn current_shift(&self) -> u64 {
-        self.current.shift
+    /// Whether, by all mappings in use, the subflow's payload is the stream itself. That is so as
+    /// long as the connection has one subflow and nothing was sent a second time with another
+    /// mapping; afterwards it is never so again.
+    pub(super) fn is_identity(&self) -> bool {
+        self.current.shift == 0 && self.ahead.iter().all(|known| known.shift == 0)
     }
 }

@@ -107,8 +107,8 @@ enum Mode {
     },
     /// By mappings.
     Mptcp(Mptcp),
-    /// Plain TCP, from the start or by fallback: payload position plus `shift`, modulo 2^64.
-    Plain { shift: u64 },
+    /// Plain TCP, from the start or by fallback: it is the payload position itself.
+    Plain,
 }
 
 /// What identifies an MPTCP connection on one of its subflows.
@@ -263,7 +263,7 @@ impl Subflow {
         match &self.mode {
             Mode::Mptcp(mptcp) => Some(mptcp.local),
             Mode::Offered { local, .. } => Some(*local),
-            Mode::Plain { .. } => None,
+            Mode::Plain => None,
         }
     }
 

@@ -193,37 +193,35 @@ impl Subflow {
     ) -> Result<(), DropReason> {
         let start = self.position_of_ssn(mapping.subflow_seq);
         let shift = to.0.wrapping_sub(start);
-        // It may act retroactively, so it need not begin at the next octet. With one subflow, and
-        // nothing reinjected, what it says agrees with what came before.
-        if !view.may_fall_back || shift != self.shift_so_far() {
+        // It may act retroactively, so it need not begin at the next octet.
+        if shift != 0 || !self.may_fall_back(view) {
             return self.violate(ResetReason::MptcpSpecific, DropReason::MappingConflict);
         }
-        self.fall_back(FallbackReason::InfiniteMapping, shift);
+        self.fall_back(FallbackReason::InfiniteMapping);
         Ok(())
     }
 
     /// The peer saw a checksum of ours fail. "The receiver of an MP_FAIL MUST also respond with an
     /// MP_FAIL in the reverse direction and entirely revert to a regular TCP session."
     fn on_peer_failed(&mut self, mptcp: &Mptcp, view: &View) {
-        if view.may_fall_back && self.reorder.held.is_empty() {
+        if self.may_fall_back(view) {
             self.pending.fail = Some(mptcp.remote_seq(view.edge).0);
-            self.ack.now();
-            self.fall_back(FallbackReason::PeerFailed, self.shift_so_far());
+            self.fall_back(FallbackReason::PeerFailed);
         } else {
             let _ = self.violate::<()>(ResetReason::Middlebox, DropReason::Unmapped);
         }
     }
 
-    /// The connection goes on as plain TCP.
-    pub(super) fn fall_back(&mut self, reason: FallbackReason, shift: u64) {
-        self.mode = Mode::Plain { shift };
-        self.events.push_back(Event::Fallback(reason));
-        self.ack.now();
+    /// RFC 8684, section 3.7: falling back takes a single subflow whose data is contiguous.
+    pub(super) fn may_fall_back(&self, view: &View) -> bool {
+        view.may_fall_back && self.mappings.is_identity()
     }
 
-    /// The shift of the payload received last.
-    pub(super) const fn shift_so_far(&self) -> u64 {
-        self.mappings.current_shift()
+    /// The connection goes on as plain TCP, which it [may](Self::may_fall_back).
+    pub(super) fn fall_back(&mut self, reason: FallbackReason) {
+        self.mode = Mode::Plain;
+        self.events.push_back(Event::Fallback(reason));
+        self.ack.now();
     }
 
     /// The peer broke the protocol: the subflow is reset, with MP_TCPRST where it speaks MPTCP.

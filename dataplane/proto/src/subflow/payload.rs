@@ -60,7 +60,7 @@ impl Subflow {
     /// The shift at `position`, and up to where it holds.
     fn shift_at(&self, position: u64) -> Option<(u64, u64)> {
         match &self.mode {
-            Mode::Plain { shift } => Some((*shift, u64::MAX)),
+            Mode::Plain => Some((0, u64::MAX)),
             Mode::Mptcp(_) => self.mappings.find(position),
             Mode::Offered { .. } => None,
         }
@@ -190,11 +190,10 @@ impl Subflow {
         }
         // RFC 8684, section 3.7: every segment has a mapping until the sender has seen a DATA_ACK,
         // so unmapped payload in the first window means that options got lost, in this or the
-        // other direction, and the peer knows it. Everything so far was contiguous.
-        let first_window = self.receive.received < INITIAL_WINDOW * u64::from(self.receive.mss);
-        let contiguous = self.reorder.held.is_empty() && self.shift_so_far() == 0;
-        if first_window && contiguous && view.may_fall_back {
-            self.fall_back(FallbackReason::NoMappingInFirstData, 0);
+        // other direction, and the peer knows it. Its last mapping may reach beyond that window.
+        let first_window = INITIAL_WINDOW * u64::from(self.receive.mss) + u64::from(u16::MAX);
+        if self.receive.received < first_window && self.may_fall_back(view) {
+            self.fall_back(FallbackReason::NoMappingInFirstData);
             return Ok(());
         }
         self.receive.unmapped += 1;

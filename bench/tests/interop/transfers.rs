@@ -162,3 +162,24 @@ fn at_mtu_65535() {
 fn at_mtu_65535_with_4_queues() {
     transfer_all(65535, 4, None);
 }
+
+/// A mode that is named is the one that is used, at every MTU, or it is an error.
+#[test]
+fn in_every_mode_that_can_be_named() {
+    for mtu in [1500, 9000, 65535] {
+        let Some(rig) = Rig::new(Lab::builder().mtu(mtu)) else { return };
+        for (mode, xdp) in [("copy", "native"), ("skb", "generic"), ("auto", "native")] {
+            let path = rig.path(mode);
+            let output = path.to_string_lossy();
+            let recv = rig.recv(Family::V4, &["--output", &output, "--mode", mode]);
+            let sent = rig.send(Family::V4, &["--bytes", "10000000"]);
+            assert_eq!(sent.connections[0].error, None, "{mode} at MTU {mtu}");
+            let received = recv.finish();
+            received.assert_code(0);
+            received.only().assert_complete();
+            assert_pattern(&path, 10_000_000);
+            assert_eq!(received.report.nics[0].mode, xdp, "{mode} at MTU {mtu}");
+        }
+        rig.assert_detached();
+    }
+}

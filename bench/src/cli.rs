@@ -9,10 +9,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mpxdp_bench::demo::{self, Receiver};
 use mpxdp_bench::lab::{Family, Lab, Side};
-use mpxdp_bench::report::Target;
+use mpxdp_bench::relay::{self, Relay};
+use mpxdp_bench::report::{self, Target};
 use mpxdp_bench::traffic::socket::Protocol;
 use mpxdp_bench::traffic::{receiver, sender};
 use mpxdp_bench::{Error, Interrupt, Result};
+use mpxdp_sim::middlebox::ChainSpec;
 use serde::Serialize;
 
 /// The lab, the traffic and the benchmarks of mpxdp.
@@ -34,6 +36,8 @@ enum Command {
     Sender(SenderArguments),
     /// Receive with the kernel's MPTCP or TCP; one JSON document on standard output.
     Receiver(ReceiverArguments),
+    /// Pass frames between two interfaces through middleboxes, until SIGINT or SIGTERM.
+    Relay(RelayArguments),
 }
 
 #[derive(Subcommand)]
@@ -57,6 +61,9 @@ enum LabCommand {
         /// Leave generic receive offload off at the receiver's ends.
         #[arg(long)]
         no_gro: bool,
+        /// Put middleboxes on a link, the sender on their left: `0=delay=40ms,loss=1%` for instance.
+        #[arg(long, value_name = "LINK=CHAIN", value_parser = link_and_chain)]
+        relay: Vec<(u32, ChainSpec)>,
     },
     /// Remove the lab, with the processes that run in it.
     Down {
@@ -158,6 +165,29 @@ struct ReceiverArguments {
 }
 
 #[derive(Args)]
+struct RelayArguments {
+    /// The interface on the left.
+    #[arg(long, value_name = "IF")]
+    left: String,
+    /// The interface on the right.
+    #[arg(long, value_name = "IF")]
+    right: String,
+    /// What stands between them, from left to right: `delay=40ms,rate=1Gbit,>loss=1%,strip=syn` for
+    /// instance. Items: loss=P dup=P corrupt=P reorder=P[:TIME] delay=TIME[:JITTER]
+    /// rate=RATE[:BYTES] strip=syn|data|all|after-N[:OPTION+...][:shrink] isn nat[=ADDR]
+    /// split=N[:first] coalesce=N[:TIME][:first] drop=data|acks|syn|join|fin|rst|all
+    /// alter=P|at-N mtu=N[:icmp]; `>` or `<` before an item makes it act in one direction only.
+    #[arg(long, default_value = "", value_name = "CHAIN")]
+    chain: ChainSpec,
+    /// What all chance comes from.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// In the end, write what was done as one JSON document to a file or (-) standard output.
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+}
+
+#[derive(Args)]
 struct DemoArguments {
     /// Length of a measurement.
     #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = seconds)]
@@ -194,6 +224,16 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
     if (0.0..=1e6).contains(&value) { Ok(value) } else { Err("from 0 to 1000000".to_owned()) }
 }
 
+/// A link of the lab and what is on it.
+fn link_and_chain(text: &str) -> std::result::Result<(u32, ChainSpec), String> {
+    let (link, chain) = text.split_once('=').ok_or("LINK=CHAIN is expected")?;
+    let link = link.parse().map_err(|_| format!("{link:?} is no number of a link"))?;
+    chain
+        .parse()
+        .map(|chain| (link, chain))
+        .map_err(|error: mpxdp_sim::middlebox::SpecError| error.to_string())
+}
+
 /// Runs what the command line asks for and returns the exit code.
 pub(crate) fn run() -> Result<u8> {
     match Cli::parse().command {
@@ -222,14 +262,36 @@ pub(crate) fn run() -> Result<u8> {
             print(&report)?;
             Ok(u8::from(failed))
         }
+        Command::Relay(arguments) => relay(arguments),
     }
+}
+
+fn relay(arguments: RelayArguments) -> Result<u8> {
+    let RelayArguments { left, right, chain, seed, json } = arguments;
+    let interrupt = Interrupt::install()?;
+    let mut to = json.map(|target| target.open()).transpose()?;
+    let options = relay::Options { left, right, chain, seed };
+    let relay = Relay::open(&options)?;
+    // Whoever started this may be gone, and then there is nobody to tell.
+    let mut stderr = io::stderr();
+    let relay::Options { left, right, chain, .. } = options;
+    let _ = writeln!(stderr, "{} {left} -- {right} {chain}", relay::READY);
+    let report = relay.run(&interrupt)?;
+    let _ = write!(stderr, "{report}");
+    if let Some(to) = &mut to {
+        report::write(&report, to.as_mut())?;
+    }
+    Ok(0)
 }
 
 fn lab(command: LabCommand) -> Result<u8> {
     match command {
-        LabCommand::Up { name, links, queues, mtu, vlan, no_gro } => {
+        LabCommand::Up { name, links, queues, mtu, vlan, no_gro, relay } => {
             let interrupt = Interrupt::install()?;
-            let lab = Lab::builder()
+            let builder = relay
+                .iter()
+                .fold(Lab::builder(), |builder, (link, chain)| builder.relay(*link, chain));
+            let lab = builder
                 .name(name.name)
                 .links(links)
                 .queues(queues)

@@ -2,6 +2,7 @@
 //!
 //! * [`lab`] makes two network namespaces joined by veth pairs, and takes them away again whatever
 //!   happens.
+//! * [`relay`] puts middleboxes between two interfaces, of the lab for instance.
 //! * [`traffic`] is the Linux kernel's own MPTCP and TCP, as a sender and as a receiver.
 //! * [`measure`] places the NIC's processing on a CPU and says what a receiver cost.
 //! * [`demo`] puts the receivers side by side.
@@ -16,6 +17,7 @@ mod error;
 mod interrupt;
 pub mod lab;
 pub mod measure;
+pub mod relay;
 pub mod report;
 mod sys;
 pub mod traffic;

@@ -1,5 +1,6 @@
 //! The few system calls that neither the standard library nor nix offers. All `unsafe` of this
-//! crate is here and in the hook between fork and exec in `lab::process`.
+//! crate is here, in the packet sockets of `relay::socket`, and in the hook between fork and exec in
+//! `lab::process`.
 
 use std::io;
 use std::mem::{size_of, size_of_val};

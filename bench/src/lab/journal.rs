@@ -95,7 +95,12 @@ pub(super) fn lock() -> Result<Lock> {
 }
 
 fn path(name: &str) -> PathBuf {
-    Path::new(FOLDER).join(format!("{name}.json"))
+    file(&format!("{name}.json"))
+}
+
+/// A file beside the entries; its name must not end as theirs do.
+pub(super) fn file(name: &str) -> PathBuf {
+    Path::new(FOLDER).join(name)
 }
 
 /// The entry of that name.

@@ -8,12 +8,15 @@
 //! The sender's ends compute checksums and cut segments in software (`ethtool -K … tx off`): over
 //! veth, an XDP program would otherwise see frames whose checksum nobody filled in.
 //!
+//! A link may have a relay with middleboxes ([`Builder::relay`]), in a third namespace `mpxdp-mid`.
+//!
 //! A lab that a process made with [`Builder::up`] goes away with the [`Lab`], and a lab whose
 //! process was killed goes away with the next one that starts. [`Lab::keep`] leaves it in place, as
 //! `mpxdp-bench lab up` does, until [`Lab::down`].
 
 mod journal;
 mod process;
+mod relays;
 mod setup;
 mod spec;
 mod teardown;
@@ -29,6 +32,7 @@ pub use spec::{Builder, Spec};
 pub use tool::privilege;
 
 use crate::error::{Context, Error, Result};
+use crate::relay::Report;
 
 /// An end of the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +78,8 @@ pub enum Family {
 #[derive(Debug)]
 pub struct Lab {
     spec: Spec,
+    /// Those that this process started.
+    relays: Vec<relays::Relay>,
     removed_on_drop: bool,
 }
 
@@ -93,7 +99,7 @@ impl Lab {
         let entry = journal::read(name)?.ok_or_else(|| {
             Error::Failed(format!("lab {name:?} is not up: run `mpxdp-bench lab up` first"))
         })?;
-        Ok(Self { spec: entry.spec, removed_on_drop: false })
+        Ok(Self { spec: entry.spec, relays: Vec::new(), removed_on_drop: false })
     }
 
     /// Removes all there is of the lab of that name: the processes in its namespaces, the
@@ -214,6 +220,18 @@ impl Lab {
         Ok(())
     }
 
+    /// Ends the relay of a link, which carries nothing from then on, and says what the relay did. The
+    /// lab must have been made by this process.
+    ///
+    /// # Errors
+    ///
+    /// If the link has no relay that this process started, or the relay failed.
+    pub fn end_relay(&mut self, link: u32) -> Result<Report> {
+        let found = self.relays.iter().position(|relay| relay.link == link);
+        let at = found.ok_or_else(|| Error::Failed(format!("link {link} has no relay of ours")))?;
+        self.relays.remove(at).end()
+    }
+
     /// Removes the lab now, and says so if that fails.
     ///
     /// # Errors
@@ -221,14 +239,21 @@ impl Lab {
     /// If the system refuses.
     pub fn remove(mut self) -> Result<()> {
         self.removed_on_drop = false;
-        Self::down(&self.spec.name).map(|_| ())
+        self.take_down()
+    }
+
+    fn take_down(&mut self) -> Result<()> {
+        let result = Self::down(&self.spec.name).map(|_| ());
+        // They are dead by now, but only we can say that nobody asks how they ended.
+        self.relays.iter_mut().for_each(relays::Relay::kill);
+        result
     }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
         if self.removed_on_drop
-            && let Err(error) = Self::down(&self.spec.name)
+            && let Err(error) = self.take_down()
         {
             eprintln!("mpxdp-bench: lab {:?} is not wholly removed: {error}", self.spec.name);
         }

@@ -2,16 +2,15 @@
 
 use std::path::Path;
 
-use super::spec::Spec;
+use super::spec::{self, Spec};
 use super::tool::{run, run_in, within};
-use super::{Family, Side, address, vlan};
+use super::{Family, Side, address, relays, teardown, vlan};
 use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
 
 /// Refuses to touch a namespace that no lab made.
 pub(super) fn refuse_foreign(spec: &Spec) -> Result<()> {
-    for side in Side::BOTH {
-        let namespace = spec.namespace(side);
+    for namespace in spec.namespaces() {
         if exists(&namespace) {
             return Err(Error::Failed(format!(
                 "namespace {namespace} exists but is no lab's: choose another --name, or remove it \
@@ -26,17 +25,20 @@ fn exists(namespace: &str) -> bool {
     Path::new("/run/netns").join(namespace).exists()
 }
 
-/// Whether all interfaces of the lab are there and up.
+/// Whether all interfaces of the lab are there and up, and all relays run.
 pub(super) fn is_up(spec: &Spec) -> bool {
-    Side::BOTH.iter().all(|&side| {
-        let namespace = spec.namespace(side);
-        exists(&namespace)
-            && (0..spec.links).all(|link| {
-                let interface = format!("{}{link}", side.tag());
-                run(&["ip", "-n", &namespace, "-o", "link", "show", "dev", &interface, "up"])
-                    .is_ok_and(|line| line.contains(&format!("mtu {} ", spec.mtu)))
-            })
-    })
+    let relays_run = spec.relays.is_empty()
+        || teardown::processes_in(&spec::middle_namespace(&spec.name)).len() >= spec.relays.len();
+    relays_run
+        && Side::BOTH.iter().all(|&side| {
+            let namespace = spec.namespace(side);
+            exists(&namespace)
+                && (0..spec.links).all(|link| {
+                    let interface = format!("{}{link}", side.tag());
+                    run(&["ip", "-n", &namespace, "-o", "link", "show", "dev", &interface, "up"])
+                        .is_ok_and(|line| line.contains(&format!("mtu {} ", spec.mtu)))
+                })
+        })
 }
 
 /// Makes the namespaces and all links.
@@ -54,9 +56,16 @@ pub(super) fn make(spec: &Spec, interrupt: &Interrupt) -> Result<()> {
         })?;
         applied.context(|| format!("cannot turn off IPv6 DAD in {namespace}"))?;
     }
+    if !spec.relays.is_empty() {
+        relays::make_namespace(spec)?;
+    }
     for link in 0..spec.links {
         interrupt.check()?;
-        add_link(spec, link)?;
+        if spec.relays.contains_key(&link) {
+            add_relayed_link(spec, link)?;
+        } else {
+            add_link(spec, link)?;
+        }
         for side in Side::BOTH {
             interrupt.check()?;
             configure_end(spec, side, link)?;
@@ -67,13 +76,37 @@ pub(super) fn make(spec: &Spec, interrupt: &Interrupt) -> Result<()> {
 
 /// Makes a veth pair, each end directly in its namespace.
 fn add_link(spec: &Spec, link: u32) -> Result<()> {
-    let [sender, receiver] = Side::BOTH.map(|side| spec.namespace(side));
-    let [sender_end, receiver_end] = Side::BOTH.map(|side| format!("{}{link}", side.tag()));
+    let [sender, receiver] = Side::BOTH.map(|side| end(spec, side, link));
+    add_pair(spec, &sender, &receiver)
+}
+
+/// Makes two veth pairs with the relay's namespace in the middle.
+fn add_relayed_link(spec: &Spec, link: u32) -> Result<()> {
+    for side in Side::BOTH {
+        let interface = relays::middle(side, link);
+        let middle = End { namespace: spec::middle_namespace(&spec.name), interface };
+        add_pair(spec, &end(spec, side, link), &middle)?;
+        relays::configure_end(spec, &middle.interface)?;
+    }
+    Ok(())
+}
+
+/// An end of a veth pair.
+struct End {
+    namespace: String,
+    interface: String,
+}
+
+fn end(spec: &Spec, side: Side, link: u32) -> End {
+    End { namespace: spec.namespace(side), interface: format!("{}{link}", side.tag()) }
+}
+
+fn add_pair(spec: &Spec, one: &End, other: &End) -> Result<()> {
     let (mtu, queues) = (spec.mtu.to_string(), spec.queues.to_string());
     let shape = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];
-    let mut command = vec!["ip", "link", "add", "name", &sender_end, "netns", &sender];
+    let mut command = vec!["ip", "link", "add", "name", &one.interface, "netns", &one.namespace];
     command.extend(shape);
-    command.extend(["type", "veth", "peer", "name", &receiver_end, "netns", &receiver]);
+    command.extend(["type", "veth", "peer", "name", &other.interface, "netns", &other.namespace]);
     command.extend(shape);
     run(&command).map(|_| ())
 }
@@ -88,6 +121,10 @@ fn configure_end(spec: &Spec, side: Side, link: u32) -> Result<()> {
         Side::Receiver => {
             let gro = if spec.gro { "on" } else { "off" };
             run_in(&namespace, &["ethtool", "-K", &interface, "gro", gro])?;
+            if spec.relays.contains_key(&link) {
+                // The relay's packet socket would see its answers before their checksums are made.
+                run_in(&namespace, &["ethtool", "-K", &interface, "tx", "off"])?;
+            }
         }
     }
     if spec.vlan.is_some() {

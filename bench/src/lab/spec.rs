@@ -1,9 +1,14 @@
 //! What a lab is made with.
 
+use std::collections::BTreeMap;
+use std::env;
+use std::path::PathBuf;
+
+use mpxdp_sim::middlebox::ChainSpec;
 use serde::{Deserialize, Serialize};
 
-use super::{Lab, Side, journal, setup, teardown, tool};
-use crate::error::{Error, Result};
+use super::{Lab, Side, journal, relays, setup, teardown, tool};
+use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
 
 /// As many links as the third byte of the IPv4 networks can number.
@@ -28,12 +33,21 @@ pub struct Spec {
     pub vlan: Option<u16>,
     /// Whether generic receive offload is on at the receiver's ends.
     pub gro: bool,
+    /// The links that have a relay, and its chain of middleboxes as text; the sender is on the left.
+    #[serde(default)]
+    pub relays: BTreeMap<u32, String>,
 }
 
 impl Spec {
     /// The name of a side's namespace.
     pub(super) fn namespace(&self, side: Side) -> String {
         namespace(&self.name, side)
+    }
+
+    /// The names of all its namespaces.
+    pub(super) fn namespaces(&self) -> Vec<String> {
+        let middle = (!self.relays.is_empty()).then(|| middle_namespace(&self.name));
+        Side::BOTH.map(|side| self.namespace(side)).into_iter().chain(middle).collect()
     }
 
     fn check(&self) -> Result<()> {
@@ -48,6 +62,9 @@ impl Spec {
         if !(1280..=65535).contains(&self.mtu) {
             return usage(format!("--mtu {}: from 1280 to 65535", self.mtu));
         }
+        if let Some(link) = self.relays.keys().find(|&&link| link >= self.links) {
+            return usage(format!("--relay {link}=...: the links are 0 to {}", self.links - 1));
+        }
         match self.vlan {
             Some(id) if !(1..=4094).contains(&id) => usage(format!("--vlan {id}: from 1 to 4094")),
             _ => Ok(()),
@@ -58,6 +75,11 @@ impl Spec {
 /// The name of a side's namespace in the lab of that name.
 pub(super) fn namespace(name: &str, side: Side) -> String {
     format!("{name}-{}", side.tag())
+}
+
+/// The name of the namespace in the middle, where relays are.
+pub(super) fn middle_namespace(name: &str) -> String {
+    format!("{name}-mid")
 }
 
 /// Refuses names that could mean a file elsewhere, or a namespace that is not a lab's.
@@ -77,13 +99,21 @@ pub struct Builder {
     spec: Spec,
     kept: bool,
     interrupt: Interrupt,
+    relay_program: Option<PathBuf>,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        let spec =
-            Spec { name: "mpxdp".into(), links: 1, queues: 1, mtu: 1500, vlan: None, gro: true };
-        Self { spec, kept: false, interrupt: Interrupt::never() }
+        let spec = Spec {
+            name: "mpxdp".into(),
+            links: 1,
+            queues: 1,
+            mtu: 1500,
+            vlan: None,
+            gro: true,
+            relays: BTreeMap::new(),
+        };
+        Self { spec, kept: false, interrupt: Interrupt::never(), relay_program: None }
     }
 }
 
@@ -130,6 +160,20 @@ impl Builder {
         self
     }
 
+    /// Puts middleboxes on a link, numbered from 0; the sender is on their left.
+    #[must_use]
+    pub fn relay(mut self, link: u32, chain: &ChainSpec) -> Self {
+        self.spec.relays.insert(link, chain.to_string());
+        self
+    }
+
+    /// The program `mpxdp-bench`, which relays; this process's own if not given.
+    #[must_use]
+    pub fn relay_program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.relay_program = Some(program.into());
+        self
+    }
+
     /// The lab shall outlive this process: it is not removed when its maker is found dead.
     #[must_use]
     pub const fn kept(mut self) -> Self {
@@ -152,7 +196,7 @@ impl Builder {
     /// A value out of range, a missing tool or privilege, a namespace of that name that no lab
     /// made, or a refusal of the system. Nothing is left behind then.
     pub fn up(self) -> Result<Lab> {
-        let Self { spec, kept, interrupt } = self;
+        let Self { spec, kept, interrupt, relay_program } = self;
         spec.check()?;
         tool::require_privilege()?;
         tool::require_tools()?;
@@ -165,7 +209,7 @@ impl Builder {
             && entry.spec == spec
             && setup::is_up(&spec)
         {
-            return Ok(Lab { spec, removed_on_drop: false });
+            return Ok(Lab { spec, relays: Vec::new(), removed_on_drop: false });
         }
         if earlier.is_some() {
             teardown::remove(&lock, &spec.name)?;
@@ -176,16 +220,39 @@ impl Builder {
         entry.complete = false;
         // Before the first namespace: a lab half made by a process that was killed must be found.
         journal::write(&entry)?;
-        let made = setup::make(&entry.spec, &interrupt).and_then(|()| {
-            entry.complete = true;
-            journal::write(&entry)
-        });
+        let mut relays = Vec::new();
+        let made = setup::make(&entry.spec, &interrupt)
+            .and_then(|()| start_relays(&entry.spec, relay_program, &mut relays))
+            .and_then(|()| {
+                entry.complete = true;
+                journal::write(&entry)
+            });
         if let Err(error) = made {
+            relays.iter_mut().for_each(relays::Relay::kill);
             teardown::remove(&lock, &entry.spec.name)?;
             return Err(error);
         }
-        Ok(Lab { spec: entry.spec, removed_on_drop: !kept })
+        Ok(Lab { spec: entry.spec, relays, removed_on_drop: !kept })
     }
+}
+
+/// Starts the relays of all links that have one.
+fn start_relays(
+    spec: &Spec,
+    program: Option<PathBuf>,
+    started: &mut Vec<relays::Relay>,
+) -> Result<()> {
+    if spec.relays.is_empty() {
+        return Ok(());
+    }
+    let program = match program {
+        Some(program) => program,
+        None => env::current_exe().context(|| "cannot tell which program this is")?,
+    };
+    for (&link, chain) in &spec.relays {
+        started.push(relays::start(spec, &program, link, chain)?);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -208,6 +275,8 @@ mod tests {
         assert!(refused(Lab::builder().mtu(65536)).contains("--mtu 65536"));
         assert!(refused(Lab::builder().vlan(Some(0))).contains("--vlan 0"));
         assert!(refused(Lab::builder().vlan(Some(4095))).contains("--vlan 4095"));
+        let chain = ChainSpec::default();
+        assert!(refused(Lab::builder().links(2).relay(2, &chain)).contains("--relay 2"));
         for name in ["", "../x", "a/b", "-a", "a b"] {
             assert!(refused(Lab::builder().name(name)).contains("--name"), "{name:?}");
         }

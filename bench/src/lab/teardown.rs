@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::journal::{self, Lock};
 use super::tool::run;
-use super::{Side, spec};
+use super::{Side, relays, spec};
 use crate::error::{Error, Result};
 
 /// How long killed processes may take to go.
@@ -20,13 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Removes all there is of the lab of that name. True if there was anything. Namespaces of that
 /// name that no lab made are left alone.
 pub(super) fn remove(_: &Lock, name: &str) -> Result<bool> {
-    if journal::read(name)?.is_none() {
-        return Ok(false);
-    }
+    let Some(entry) = journal::read(name)? else { return Ok(false) };
     let mut failure = None;
+    // None of the sides': only if there are relays is a namespace of that name ours.
+    let middle = spec::middle_namespace(name);
+    let has_middle = !entry.spec.relays.is_empty() && exists(&middle);
+    if has_middle && let Err(error) = end_processes(&middle) {
+        failure = Some(error);
+    }
     for side in Side::BOTH {
         let namespace = spec::namespace(name, side);
-        if !Path::new("/run/netns").join(&namespace).exists() {
+        if !exists(&namespace) {
             continue;
         }
         // A process in it would keep the namespace and its interfaces alive without a name.
@@ -40,10 +44,18 @@ pub(super) fn remove(_: &Lock, name: &str) -> Result<bool> {
             failure = Some(error);
         }
     }
+    if has_middle && let Err(error) = run(&["ip", "netns", "del", &middle]) {
+        failure = Some(error);
+    }
+    relays::forget(name);
     match failure {
         Some(error) => Err(error),
         None => journal::forget(name).map(|()| true),
     }
+}
+
+fn exists(namespace: &str) -> bool {
+    Path::new("/run/netns").join(namespace).exists()
 }
 
 /// Removes the labs whose makers are gone.
@@ -88,7 +100,7 @@ fn end_processes(namespace: &str) -> Result<()> {
 }
 
 /// The processes in a namespace, without ourselves and those that are dead but not yet waited for.
-fn processes_in(namespace: &str) -> Vec<i32> {
+pub(super) fn processes_in(namespace: &str) -> Vec<i32> {
     let Ok(wanted) = fs::metadata(Path::new("/run/netns").join(namespace)) else {
         return Vec::new();
     };

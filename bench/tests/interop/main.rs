@@ -9,6 +9,7 @@ mod endings;
 mod harness;
 mod lab;
 mod many;
+mod relay;
 mod stop;
 mod transfers;
 mod usage;

@@ -1,6 +1,7 @@
 //! The lab itself: it comes up as asked, is left alone when it is up already, and goes wholly.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -83,9 +84,10 @@ fn up_and_down_can_be_repeated() {
 fn down_ends_the_processes_in_the_lab() {
     let Some(Rig { lab, .. }) = Rig::new(Lab::builder()) else { return };
     let mut sleeper = lab.command(Side::Sender, "sleep");
-    let mut running = Running::start("sleep", sleeper.arg("600"), &[]).expect("it starts");
+    let running = Running::start("sleep", sleeper.arg("600"), &[]).expect("it starts");
     lab.remove().expect("the lab goes");
-    assert!(running.poll().expect("it can be waited for").is_some(), "it still runs");
+    let ended = running.wait(Duration::from_secs(10), &Interrupt::never()).expect("it ends");
+    assert_eq!(ended.status.signal(), Some(Signal::SIGKILL as i32));
 }
 
 #[test]

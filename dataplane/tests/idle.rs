@@ -1,5 +1,7 @@
 //! An idle engine. It is alone in its file: what is measured is the CPU time of the process.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test")]
+
 use std::time::{Duration, Instant};
 
 use mpxdp::port::{MemoryOptions, MemoryPort};

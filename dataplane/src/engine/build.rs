@@ -27,12 +27,18 @@ pub struct EngineBuilder {
     port_nics: Vec<ReadyNic>,
 }
 
+/// Makes the workers of a NIC's ports, whose type it knows.
+type Spawn = Box<dyn FnOnce(&mut Spawner) -> Result<()> + Send>;
+
+/// Starts a worker's thread.
+type Start = Box<dyn FnOnce(&Engine) -> io::Result<JoinHandle<()>>>;
+
 /// A NIC of ready-made ports, of whatever type they are.
 struct ReadyNic {
     report: NicReport,
     addresses: Vec<IpAddr>,
     cpus: CpuList,
-    spawn: Box<dyn FnOnce(&mut Spawner) -> Result<()> + Send>,
+    spawn: Spawn,
 }
 
 impl EngineBuilder {
@@ -175,7 +181,7 @@ struct Spawner {
 
 struct Planned {
     handle: Arc<Handle>,
-    start: Box<dyn FnOnce(&Engine) -> io::Result<JoinHandle<()>>>,
+    start: Start,
 }
 
 impl Spawner {

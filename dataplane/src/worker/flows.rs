@@ -138,7 +138,7 @@ pub(super) struct Waiting {
 /// What a place of the table holds.
 pub(super) enum Entry {
     Flow(Box<Flow>),
-    Waiting(Waiting),
+    Waiting(Box<Waiting>),
 }
 
 impl Entry {
@@ -247,13 +247,13 @@ impl Flows {
     pub(super) fn reduce(&mut self, id: FlowId, state: TimeWait) -> Option<Box<Flow>> {
         let Some(place @ Entry::Flow(_)) = self.get_mut(id) else { return None };
         let Entry::Flow(flow) = place else { return None };
-        let waiting = Entry::Waiting(Waiting {
+        let waiting = Entry::Waiting(Box::new(Waiting {
             key: flow.key,
             path: flow.path,
             state,
             deadline: flow.deadline,
             _hold: Arc::clone(&flow.hold),
-        });
+        }));
         let Entry::Flow(flow) = std::mem::replace(place, waiting) else { return None };
         self.waiting += 1;
         Some(flow)

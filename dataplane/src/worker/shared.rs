@@ -66,7 +66,8 @@ impl Shared {
 fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let failed = |e: getrandom::Error| {
-        e.raw_os_error().map_or(io::ErrorKind::Unsupported.into(), io::Error::from_raw_os_error)
+        let unknown = || io::ErrorKind::Unsupported.into();
+        e.raw_os_error().map_or_else(unknown, io::Error::from_raw_os_error)
     };
     getrandom::fill(&mut bytes).map_err(failed)?;
     Ok(bytes)

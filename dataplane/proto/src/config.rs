@@ -37,6 +37,15 @@ pub struct Config {
     pub fin_grace: Duration,
     /// How many challenge ACKs (RFC 5961, section 7) a subflow sends in a second.
     pub challenge_acks_per_second: u16,
+    /// Whether peers are told not to open further subflows to the address and port of the first
+    /// (RFC 8684, section 3.1, flag C): where a load balancer knows nothing of tokens.
+    pub deny_joins_to_initial_address: bool,
+    /// How long an ADD_ADDR waits for its echo before it is sent again. It doubles each time.
+    pub announce_interval: Duration,
+    /// How often an ADD_ADDR is sent again.
+    pub announce_retries: u8,
+    /// How long the peer may take to answer an MP_FAIL of ours before the subflow is given up.
+    pub fail_timeout: Duration,
 }
 
 impl Config {
@@ -71,17 +80,28 @@ impl Default for Config {
             fin_wait_2: Duration::from_secs(60),
             fin_grace: Duration::from_millis(200),
             challenge_acks_per_second: 10,
+            deny_joins_to_initial_address: false,
+            // As the initial retransmission timeout: the address may be wanted soon.
+            announce_interval: Duration::from_secs(1),
+            // Half a minute in all.
+            announce_retries: 4,
+            // Many round trips of any path; nothing can be delivered meanwhile.
+            fail_timeout: Duration::from_secs(30),
         }
     }
 }
 
-/// What is done about a SYN that requires data-level checksums (RFC 8684, section 3.1, flag A).
+/// Whether data-level checksums are used (RFC 8684, sections 3.1 and 3.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ChecksumPolicy {
-    /// MP_CAPABLE is ignored, so that the connection becomes plain TCP.
+    /// No: MP_CAPABLE of a SYN that requires them is ignored, so that the connection becomes plain
+    /// TCP.
     #[default]
     Refuse,
+    /// If the peer requires them.
+    Accept,
+    /// Always.
+    Require,
 }
 
 /// Bounds of the retransmission timeout (RFC 6298).

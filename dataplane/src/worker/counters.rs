@@ -100,10 +100,6 @@ impl WorkerDrop {
     }
 }
 
-/// The refusals of a listener, in the order of their counters.
-const REFUSALS: [RefusalReason; 3] =
-    [RefusalReason::NotSyn, RefusalReason::BadFlags, RefusalReason::Join];
-
 /// Everything that a worker counts.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(CachePadded<Fields>);
@@ -119,7 +115,7 @@ struct Fields {
     running: Counter,
     parse: [Counter; ParseError::ALL.len()],
     subflow: [Counter; DropReason::ALL.len()],
-    refusal: [Counter; REFUSALS.len()],
+    refusal: [Counter; RefusalReason::ALL.len()],
     worker: [Counter; WorkerDrop::ALL.len()],
     half_open: AtomicUsize,
     subflows: AtomicUsize,
@@ -157,7 +153,7 @@ impl Counters {
 
     /// A listener refused a packet.
     pub(super) fn refused(&self, reason: RefusalReason) {
-        self.0.refusal[reason as usize].add(1);
+        self.0.refusal[reason.index()].add(1);
     }
 
     /// The worker took nothing from a packet.
@@ -190,7 +186,7 @@ impl Counters {
         let running = fields.running.get();
         let named = (ParseError::ALL.iter().map(|reason| reason.name()).zip(&fields.parse))
             .chain(DropReason::ALL.iter().map(|reason| reason.name()).zip(&fields.subflow))
-            .chain(REFUSALS.iter().map(|reason| reason.name()).zip(&fields.refusal))
+            .chain(RefusalReason::ALL.iter().map(|reason| reason.name()).zip(&fields.refusal))
             .chain(WorkerDrop::ALL.iter().map(|reason| reason.name()).zip(&fields.worker));
         WorkerReport {
             cpu,
@@ -225,11 +221,13 @@ mod tests {
         let counters = Counters::default();
         ParseError::ALL.into_iter().for_each(|reason| counters.parse_error(reason));
         DropReason::ALL.into_iter().for_each(|reason| counters.disposed(reason));
-        REFUSALS.into_iter().for_each(|reason| counters.refused(reason));
+        RefusalReason::ALL.into_iter().for_each(|reason| counters.refused(reason));
         WorkerDrop::ALL.into_iter().for_each(|reason| counters.dropped(reason));
         let drops = counters.report(None).drops;
-        let reasons =
-            ParseError::ALL.len() + DropReason::ALL.len() + REFUSALS.len() + WorkerDrop::ALL.len();
+        let reasons = ParseError::ALL.len()
+            + DropReason::ALL.len()
+            + RefusalReason::ALL.len()
+            + WorkerDrop::ALL.len();
         assert_eq!(drops.len(), reasons);
         assert!(drops.iter().all(|&(_, n)| n == 1), "{drops:?}");
         let names: HashSet<&str> = drops.iter().map(|&(name, _)| name).collect();

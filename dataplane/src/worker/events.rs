@@ -47,6 +47,14 @@ impl Core {
                 Event::Closed => connection.fail(Failure::Reset, Closed::Reset),
                 Event::Established { .. }
                 | Event::Fallback(_)
+                | Event::ChecksumsInUse
+                | Event::Joined { .. }
+                | Event::FullyEstablished
+                | Event::AddressAnnounced(_)
+                | Event::AddressEchoed(_)
+                | Event::AddressesRemoved(_)
+                | Event::PriorityChanged { .. }
+                | Event::ChecksumFailed { .. }
                 | Event::SubflowFin
                 | Event::LocalFinAcked => {}
             }
@@ -59,12 +67,9 @@ impl Core {
         let Some(flow) = self.flows.flow_mut(id) else { return };
         let Some(half_open) = flow.half_open.take() else { return };
         self.half_open -= 1;
-        let (ring, reader) = match ring(self.shared.ring.clone()) {
-            Ok(both) => both,
-            Err(_) => {
-                self.handle.counters.dropped(WorkerDrop::NoRing);
-                return flow.subflow.abort(Abort::Connection);
-            }
+        let Ok((ring, reader)) = ring(self.shared.ring.clone()) else {
+            self.handle.counters.dropped(WorkerDrop::NoRing);
+            return flow.subflow.abort(Abort::Connection);
         };
         let level = DataLevel::new(flow.subflow.local_key());
         level.on_event(event);

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acqui
 
 use crate::segment::{Key, Token};
 use crate::seq::{DataSeq, StreamOffset};
-use crate::subflow::{Event, FallbackReason};
+use crate::subflow::{Event, FallbackReason, RefusalReason};
 
 #[cfg(test)]
 mod tests;
@@ -49,7 +49,7 @@ pub struct View {
     pub local_fin: Option<StreamOffset>,
     /// Whether the peer has acknowledged the end of our stream.
     pub local_fin_acked: bool,
-    /// Whether the connection may still become plain TCP: it only ever had this one subflow.
+    /// Whether the connection may still become plain TCP: no subflow ever joined it.
     pub may_fall_back: bool,
     /// Whether the application has gone, so that new payload must be answered with an abort.
     pub reader_gone: bool,
@@ -97,6 +97,10 @@ const FALLBACK: u32 = 1 << 10;
 const LOCAL_FIN_ACKED: u32 = 1 << 11;
 const READER_GONE: u32 = 1 << 12;
 const JOINED: u32 = 1 << 13;
+const FULLY_ESTABLISHED: u32 = 1 << 14;
+const CHECKSUMS: u32 = 1 << 15;
+/// A checksum failed and the peer was told so: the connection is on its way to plain TCP.
+const FALLING_BACK: u32 = 1 << 16;
 /// The low bits: the index of the fallback reason.
 const REASON: u32 = 0xff;
 
@@ -164,8 +168,10 @@ impl Connection {
         }
     }
 
-    /// Takes note of what a subflow told.
-    pub fn on_event(&self, event: &Event) {
+    /// Takes note of what a subflow told. `false` means that it contradicts what another subflow
+    /// has made of the connection meanwhile (there is no joining after a fallback, and no fallback
+    /// after a join): the subflow is to be aborted.
+    pub fn on_event(&self, event: &Event) -> bool {
         match *event {
             Event::Established { mptcp } => {
                 let mut facts = ESTABLISHED;
@@ -177,23 +183,41 @@ impl Connection {
             }
             Event::Fallback(reason) => {
                 // The first reason stands: it is stored together with the flag.
+                let update = self.facts.fetch_update(AcqRel, Acquire, |facts| {
+                    let possible = facts & (FALLBACK | JOINED) == 0;
+                    possible.then_some(facts | FALLBACK | reason.index() as u32)
+                });
+                return update.map_or_else(|facts| facts & JOINED == 0, |_| true);
+            }
+            Event::Joined { .. } => return self.joined(),
+            Event::FullyEstablished => self.set(FULLY_ESTABLISHED),
+            Event::ChecksumsInUse => self.set(CHECKSUMS),
+            Event::ChecksumFailed { falling_back: true, .. } => {
                 let _ = self.facts.fetch_update(AcqRel, Acquire, |facts| {
-                    (facts & FALLBACK == 0).then_some(facts | FALLBACK | reason.index() as u32)
+                    (facts & JOINED == 0).then_some(facts | FALLING_BACK)
                 });
             }
             Event::DataFin { at } | Event::StreamEnd { at } => {
                 // The first end stands; the subflow has checked that it is a possible one.
                 let _ = self.remote_fin.compare_exchange(NONE, at.0, AcqRel, Acquire);
             }
-            Event::LocalFinAcked => {
-                self.facts.fetch_or(LOCAL_FIN_ACKED, AcqRel);
-            }
-            Event::SubflowFin
+            Event::LocalFinAcked => self.set(LOCAL_FIN_ACKED),
+            Event::ChecksumFailed { falling_back: false, .. }
+            | Event::AddressAnnounced(_)
+            | Event::AddressEchoed(_)
+            | Event::AddressesRemoved(_)
+            | Event::PriorityChanged { .. }
+            | Event::SubflowFin
             | Event::FastClose
             | Event::Reset(_)
             | Event::TimedOut
             | Event::Closed => {}
         }
+        true
+    }
+
+    fn set(&self, fact: u32) {
+        self.facts.fetch_or(fact, AcqRel);
     }
 
     /// Ends our stream at `at`, its length: 0 as long as nothing is sent. The subflows signal it
@@ -208,8 +232,45 @@ impl Connection {
     }
 
     /// A further subflow joined: from now on there is no falling back (RFC 8684, section 3.7).
-    pub fn joined(&self) {
-        self.facts.fetch_or(JOINED, AcqRel);
+    /// `false` if it is too late for that.
+    pub fn joined(&self) -> bool {
+        let update = self.facts.fetch_update(AcqRel, Acquire, |facts| {
+            let possible = facts & MPTCP != 0 && facts & (FALLBACK | FALLING_BACK) == 0;
+            possible.then_some(facts | JOINED)
+        });
+        update.is_ok()
+    }
+
+    /// Whether data-level checksums are in use.
+    #[must_use]
+    pub fn checksums(&self) -> bool {
+        self.facts.load(Acquire) & CHECKSUMS != 0
+    }
+
+    /// Whether MPTCP options are known to pass in both directions. Before, no subflow may join
+    /// (RFC 8684, section 3.1).
+    #[must_use]
+    pub fn is_fully_established(&self) -> bool {
+        self.facts.load(Acquire) & FULLY_ESTABLISHED != 0
+    }
+
+    /// The keys of both ends, if a further subflow may join now.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not.
+    pub fn accepts_joins(&self, view: &View) -> Result<(LocalKey, Key), RefusalReason> {
+        let facts = self.facts.load(Acquire);
+        if facts & (FALLBACK | FALLING_BACK) != 0 {
+            return Err(RefusalReason::JoinFellBack);
+        }
+        let keys = self.local.zip(self.remote_key()).filter(|_| facts & FULLY_ESTABLISHED != 0);
+        let keys = keys.ok_or(RefusalReason::JoinTooEarly)?;
+        let over = view.remote_complete() && view.local_fin.is_some();
+        if over || facts & READER_GONE != 0 {
+            return Err(RefusalReason::JoinClosing);
+        }
+        Ok(keys)
     }
 
     /// Whether both streams have ended and both ends are known to the other side: the connection

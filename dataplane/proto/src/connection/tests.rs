@@ -65,8 +65,9 @@ fn a_connection_is_closed_when_both_ends_are_known_to_the_other_side() {
 #[test]
 fn what_the_application_and_joins_change_is_in_the_view() {
     let connection = Connection::new(Some(local()));
+    connection.on_event(&Event::Established { mptcp: Some(Key(2)) });
     connection.reader_gone();
-    connection.joined();
+    assert!(connection.joined());
     let view = connection.view(EDGE, RIGHT);
     assert!(view.reader_gone && !view.may_fall_back);
     assert_eq!((view.edge, view.right_edge), (EDGE, RIGHT));

@@ -5,17 +5,18 @@ use alloc::sync::Arc;
 
 use super::close::Close;
 use super::egress::{AckState, Pending};
+use super::join::Addresses;
 use super::mapping::Mappings;
 use super::sack::Reorder;
-use super::time_wait::reset_with;
+use super::sums::Sums;
 use super::timers::{RateLimit, RoundTrip, Timers};
 use super::{
-    DropReason, Event, FallbackReason, Mode, Mptcp, Receive, Refusal, RefusalReason, ResetReason,
-    Send, Stamps, State, Subflow, SubflowStatistics, View, reset_for,
+    DropReason, Event, FallbackReason, Mode, Mptcp, Receive, Refusal, RefusalReason, Send, Stamps,
+    State, Subflow, SubflowStatistics, refuse_join, reset_for,
 };
 use crate::config::{ChecksumPolicy, Config};
 use crate::connection::LocalKey;
-use crate::crypto::{key_to_token_and_idsn, keys_equal};
+use crate::crypto::keys_equal;
 use crate::segment::{Flags, Key, MpCapable, MpCapableBody, Segment, WindowScale};
 use crate::seq::{SeqNum, StreamOffset};
 use crate::time::Instant;
@@ -39,8 +40,9 @@ pub(super) const HMAC_SHA256: u8 = 0x01;
 /// The MPTCP version spoken.
 pub(super) const VERSION: u8 = 1;
 
-/// Whether the MP_CAPABLE of a SYN can be answered (RFC 8684, section 3.1).
-fn usable_in_syn(capable: &MpCapable, config: &Config) -> Result<(), FallbackReason> {
+/// Whether the MP_CAPABLE of a SYN can be answered, and with checksums or without (RFC 8684,
+/// section 3.1).
+fn usable_in_syn(capable: &MpCapable, config: &Config) -> Result<bool, FallbackReason> {
     if !config.mptcp {
         return Err(FallbackReason::Disabled);
     }
@@ -55,17 +57,22 @@ fn usable_in_syn(capable: &MpCapable, config: &Config) -> Result<(), FallbackRea
         ChecksumPolicy::Refuse if capable.checksum_required => {
             Err(FallbackReason::ChecksumRequired)
         }
-        ChecksumPolicy::Refuse => Ok(()),
+        ChecksumPolicy::Refuse => Ok(false),
+        // "If either host requires the use of checksums, checksums MUST be used."
+        ChecksumPolicy::Accept => Ok(capable.checksum_required),
+        ChecksumPolicy::Require => Ok(true),
     }
 }
 
 /// The peer's key, if the MP_CAPABLE of a third ACK is right.
-fn key_in_ack(capable: &MpCapable, local: &LocalKey) -> Option<Key> {
+fn key_in_ack(capable: &MpCapable, local: &LocalKey, checksums: bool) -> Option<Key> {
     let MpCapableBody::Ack { sender, receiver, data } = capable.body else { return None };
-    let checksum = capable.checksum_required || data.is_some_and(|data| data.checksum.is_some());
+    // "This decision is confirmed by the setting of the 'A' bit in the third packet (the ACK)."
+    let agreed = capable.checksum_required == checksums
+        && data.is_none_or(|data| data.checksum.is_some() == checksums);
     let right = capable.version == VERSION
         && !capable.extensibility
-        && !checksum
+        && agreed
         && capable.algorithms & HMAC_SHA256 != 0
         && keys_equal(receiver, local.key);
     right.then_some(sender)
@@ -84,26 +91,48 @@ impl Subflow {
         syn: &Segment,
         opening: &PassiveOpening,
     ) -> Result<Self, Refusal> {
-        check_listen(syn, config)?;
+        check_listen(syn)?;
+        if config.mptcp && syn.options.mptcp.join.is_some() {
+            return Err(refuse_join(syn, RefusalReason::Join));
+        }
         let (mode, fallback) = match (&syn.options.mptcp.capable, opening.local) {
             (None, _) => (Mode::Plain, None),
             (Some(capable), local) => match (usable_in_syn(capable, config), local) {
-                (Ok(()), Some(local)) => (Mode::Offered { local, in_syn: true }, None),
-                (Ok(()), None) => (Mode::Plain, Some(FallbackReason::Disabled)),
+                (Ok(checksums), Some(local)) => {
+                    (Mode::Offered { local, in_syn: true, checksums }, None)
+                }
+                (Ok(_), None) => (Mode::Plain, Some(FallbackReason::Disabled)),
                 (Err(reason), _) => (Mode::Plain, Some(reason)),
             },
         };
+        let PassiveOpening { isn, timestamp_offset, local: _, mss } = *opening;
+        let mut subflow = Self::opened_by(now, config, syn, (isn, timestamp_offset, mss), mode);
+        subflow.fallback = fallback;
+        Ok(subflow)
+    }
+
+    /// A subflow that answers `syn` with this initial sequence number, timestamp offset and MSS.
+    pub(super) fn opened_by(
+        now: Instant,
+        config: &Arc<Config>,
+        syn: &Segment,
+        (isn, timestamp_offset, mss): (SeqNum, u32, u16),
+        mode: Mode,
+    ) -> Self {
         let stamps = syn.options.timestamps.filter(|_| config.timestamps).map(|theirs| Stamps {
-            offset: opening.timestamp_offset,
+            offset: timestamp_offset,
             recent: theirs.value,
             recent_at: now,
             echoed: 0,
         });
         // "Window scaling is in use if both SYNs have the option" (RFC 7323, section 2.2).
         let scales = syn.options.window_scale.zip(config.window_scale);
-        Ok(Self {
+        Self {
             state: State::SynReceived,
             mode,
+            confirmed: false,
+            join: None,
+            addresses: Addresses::default(),
             receive: Receive {
                 next: syn.seq + 1,
                 received: 0,
@@ -111,26 +140,28 @@ impl Subflow {
                 acknowledged: syn.seq + 1,
                 told_position: 0,
                 told: StreamOffset::ZERO,
+                told_ack: StreamOffset::ZERO,
                 scale: scales.map_or(WindowScale::ZERO, |(_, ours)| ours),
                 fin_at: None,
                 fin_taken: false,
                 largest: 0,
-                mss: opening.mss,
+                mss,
                 unmapped: 0,
             },
             send: Send {
-                initial: opening.isn,
-                unacked: opening.isn,
-                next: opening.isn + 1,
+                initial: isn,
+                unacked: isn,
+                next: isn + 1,
                 // RFC 7323, section 2.2: the window of a SYN is never scaled.
                 window: u32::from(syn.window),
                 max_window: u32::from(syn.window),
                 scale: scales.map(|(theirs, _)| theirs),
                 window_seq: syn.seq,
-                window_ack: opening.isn,
+                window_ack: isn,
             },
             stamps,
             mappings: Mappings::default(),
+            sums: Sums::default(),
             reorder: Reorder::new(config.sack && syn.options.sack_permitted),
             ack: AckState::new(config.acks.quick),
             timers: Timers::default(),
@@ -138,13 +169,15 @@ impl Subflow {
             statistics: SubflowStatistics { segments: 1, ..Default::default() },
             heard_at: now,
             probes: 0,
+            checked_since: None,
             close: Close::default(),
             pending: Pending { syn_ack: true, ..Default::default() },
+            signals: None,
             challenges: RateLimit::default(),
-            fallback,
+            fallback: None,
             events: VecDeque::with_capacity(4),
             config: Arc::clone(config),
-        })
+        }
     }
 
     /// A SYN that came again: the SYN/ACK was lost or late. It may lack MP_CAPABLE now, since
@@ -152,9 +185,12 @@ impl Subflow {
     /// SYNs could get reordered in the network. Therefore, the final state is inferred from the
     /// presence or absence of the MP_CAPABLE option in the third packet" (RFC 8684, section 3.1).
     pub(super) fn on_syn_again(&mut self, syn: &Segment) {
-        if let Mode::Offered { in_syn, .. } = &mut self.mode {
-            let capable = syn.options.mptcp.capable;
-            *in_syn = capable.is_some_and(|c| usable_in_syn(&c, &self.config).is_ok());
+        if let Mode::Offered { in_syn, checksums, .. } = &mut self.mode {
+            let usable = syn.options.mptcp.capable.map(|c| usable_in_syn(&c, &self.config));
+            *in_syn = matches!(usable, Some(Ok(_)));
+            if let Some(Ok(required)) = usable {
+                *checksums = required;
+            }
         }
         if let (Some(stamps), Some(theirs)) = (&mut self.stamps, syn.options.timestamps) {
             stamps.recent = theirs.value;
@@ -167,15 +203,14 @@ impl Subflow {
         &mut self,
         now: Instant,
         segment: &Segment,
-        view: &View,
     ) -> Result<(), DropReason> {
-        if let Mode::Offered { local, in_syn } = self.mode {
-            let key = segment.options.mptcp.capable.and_then(|c| key_in_ack(&c, &local));
-            match key {
-                Some(remote) => {
-                    let (_, idsn) = key_to_token_and_idsn(remote);
-                    self.mode = Mode::Mptcp(Mptcp { local, remote, remote_first: idsn + 1 });
-                }
+        if self.join.is_some() {
+            return self.complete_join(now, segment);
+        }
+        if let Mode::Offered { local, in_syn, checksums } = self.mode {
+            let capable = segment.options.mptcp.capable;
+            match capable.and_then(|c| key_in_ack(&c, &local, checksums)) {
+                Some(remote) => self.mode = Mode::Mptcp(Mptcp::new(local, remote, checksums)),
                 // The MP_CAPABLE that decides was overtaken, or lost: the peer repeats it in what
                 // starts at the first octet, and only there.
                 None if segment.seq != self.receive.next => {
@@ -192,11 +227,10 @@ impl Subflow {
             }
         }
         self.events.push_back(Event::Established { mptcp: self.remote_key() });
+        if self.uses_checksums() {
+            self.events.push_back(Event::ChecksumsInUse);
+        }
         self.events.extend(self.fallback.map(Event::Fallback));
-        // What the SYN/ACK told is known to have arrived.
-        let told = view.right_edge.0.min(u64::from(u16::MAX));
-        self.receive.told_position = self.receive.told_position.max(told);
-        self.receive.told = self.receive.told.max(StreamOffset(told));
         self.move_to_established(now);
         Ok(())
     }
@@ -204,7 +238,7 @@ impl Subflow {
 
 /// What a listener does with a segment that is no plain SYN.
 #[expect(clippy::result_large_err, reason = "the answer is in it, so that none is allocated")]
-fn check_listen(segment: &Segment, config: &Config) -> Result<(), Refusal> {
+pub(super) fn check_listen(segment: &Segment) -> Result<(), Refusal> {
     let flags = segment.flags;
     let refuse = |reason, reply| Err(Refusal { reason, reply });
     if flags.contains(Flags::RST) {
@@ -218,9 +252,6 @@ fn check_listen(segment: &Segment, config: &Config) -> Result<(), Refusal> {
     }
     if flags.contains(Flags::FIN) {
         return refuse(RefusalReason::BadFlags, None);
-    }
-    if config.mptcp && segment.options.mptcp.join.is_some() {
-        return refuse(RefusalReason::Join, reset_with(segment, ResetReason::Prohibited));
     }
     Ok(())
 }

@@ -173,7 +173,7 @@ impl Subflow {
         match how {
             Abort::Connection => {
                 let fast_close = self.remote_key();
-                self.pending.reset = Some(Reset { fast_close, reason: None });
+                self.pending.reset = Some(Reset { fast_close, reason: None, fail: None });
             }
             Abort::Subflow(reason) => self.queue_reset(Some(reason)),
         }

@@ -1,11 +1,11 @@
 //! What is sent: SYN/ACK, acknowledgements, FIN and DATA_FIN, probes, resets.
 
 use super::accept::{HMAC_SHA256, VERSION};
+use super::sums::checksum_of_data_fin;
 use super::timers::Timer;
-use super::{Mode, ResetReason, State, Subflow, View};
+use super::{Mode, ResetReason, State, Subflow, View, data_ack};
 use crate::segment::{
-    Dss, DssMapping, DssNumber, Flags, Key, MpCapable, MpCapableBody, MpReset, Options, Segment,
-    Timestamps,
+    Dss, DssMapping, DssNumber, Flags, Key, MpCapable, MpCapableBody, Options, Segment, Timestamps,
 };
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -62,6 +62,8 @@ pub(super) struct Reset {
     pub(super) fast_close: Option<Key>,
     /// With MP_TCPRST.
     pub(super) reason: Option<ResetReason>,
+    /// With MP_FAIL, with this data sequence number.
+    pub(super) fail: Option<u64>,
 }
 
 /// What is to be sent besides acknowledgements.
@@ -117,6 +119,9 @@ impl Subflow {
         if self.ack.is_due() {
             return Some(self.acknowledgement(now, view, false));
         }
+        if let Some(signal) = self.next_signal(now, view) {
+            return Some(signal);
+        }
         if core::mem::take(&mut self.pending.keepalive) {
             // RFC 9293, section 3.8.4: SEG.SEQ = SND.NXT-1, so that it has to be answered.
             let ack = self.acknowledgement(now, view, false);
@@ -154,13 +159,13 @@ impl Subflow {
             timestamps: self.timestamps(now),
             ..Default::default()
         };
-        if let Mode::Offered { local, in_syn: true } = self.mode {
+        options.mptcp.join = self.join_in_syn_ack();
+        if let Mode::Offered { local, in_syn: true, checksums } = self.mode {
             options.mptcp.capable = Some(MpCapable {
                 version: VERSION,
-                checksum_required: false,
+                checksum_required: checksums,
                 extensibility: false,
-                // MP_JOIN is refused, so the peer need not try.
-                no_join_to_initial_address: true,
+                no_join_to_initial_address: self.config.deny_joins_to_initial_address,
                 algorithms: HMAC_SHA256,
                 body: MpCapableBody::SynAck { sender: local.key },
             });
@@ -171,35 +176,39 @@ impl Subflow {
         self.start_retransmit(now);
         // RFC 7323, section 2.2: "The window field in a segment where the SYN bit is set (i.e., a
         // <SYN> or <SYN,ACK>) MUST NOT be scaled."
-        let room = view.right_edge.0.saturating_sub(view.edge.0);
+        let room = view.right_edge.0.saturating_sub(view.edge.0).min(u64::from(u16::MAX));
+        self.receive.told_position = self.receive.told_position.max(room);
+        self.receive.told = self.receive.told.max(view.edge + room);
         Segment {
             seq: self.send.initial,
             ack: self.receive.next,
             flags: Flags::SYN.with(Flags::ACK),
-            window: room.min(u64::from(u16::MAX)) as u16,
+            window: room as u16,
             options,
             ..Default::default()
         }
     }
 
     /// An acknowledgement, with our DATA_FIN if `data_fin`.
-    fn acknowledgement(&mut self, now: Instant, view: &View, data_fin: bool) -> Segment {
+    pub(super) fn acknowledgement(&mut self, now: Instant, view: &View, data_fin: bool) -> Segment {
         let mut options = Options { timestamps: self.timestamps(now), ..Default::default() };
         options.mptcp.fail = self.pending.fail.take();
         if let Mode::Mptcp(mptcp) = &self.mode {
             // On every acknowledgement, and always with 64 bits: a DATA_ACK must have the length
             // of the data sequence numbers it answers, and an acknowledgement of the first data
             // that lacks one makes the peer fall back.
-            let complete = u64::from(view.remote_complete());
-            let mapping = view.local_fin.filter(|_| data_fin).map(|fin| DssMapping {
-                data_seq: DssNumber::Long(mptcp.local_seq(fin).0),
-                subflow_seq: 0,
-                length: 1,
-                checksum: None,
+            let mapping = view.local_fin.filter(|_| data_fin).map(|fin| {
+                let data_seq = mptcp.local_seq(fin);
+                DssMapping {
+                    data_seq: DssNumber::Long(data_seq.0),
+                    subflow_seq: 0,
+                    length: 1,
+                    checksum: mptcp.checksums.then(|| checksum_of_data_fin(data_seq)),
+                }
             });
             options.mptcp.dss = Some(Dss {
                 data_fin: mapping.is_some(),
-                ack: Some(DssNumber::Long((mptcp.remote_seq(view.edge) + complete).0)),
+                ack: Some(DssNumber::Long(mptcp.remote_seq(data_ack(view)).0)),
                 mapping,
             });
         }
@@ -221,7 +230,13 @@ impl Subflow {
     fn note_acknowledged(&mut self, view: &View) {
         let window = self.announceable(view);
         let receive = &mut self.receive;
+        if receive.acknowledged != receive.next
+            && let Some(signals) = &mut self.signals
+        {
+            signals.on_progress();
+        }
         receive.acknowledged = receive.next;
+        receive.told_ack = receive.told_ack.max(data_ack(view));
         receive.told = receive.told.max(view.edge + window);
         receive.told_position = receive.told_position.max(receive.position() + window);
         self.ack.sent();
@@ -253,13 +268,14 @@ impl Subflow {
     /// Has a reset sent, with MP_TCPRST if there is a reason and the subflow speaks MPTCP.
     pub(super) fn queue_reset(&mut self, reason: Option<ResetReason>) {
         let reason = reason.filter(|_| self.is_mptcp());
-        self.pending.reset = Some(Reset { fast_close: None, reason });
+        self.pending.reset = Some(Reset { fast_close: None, reason, fail: None });
     }
 
     fn reset_segment(&self, reset: Reset) -> Segment {
         let mut options = Options::default();
         options.mptcp.fast_close = reset.fast_close;
-        options.mptcp.reset = reset.reason.map(|reason| MpReset { flags: 0, reason: reason as u8 });
+        options.mptcp.reset = reset.reason.map(ResetReason::option);
+        options.mptcp.fail = reset.fail;
         Segment {
             seq: self.send.next,
             ack: self.receive.next,

@@ -67,6 +67,11 @@ impl Subflow {
                 let other = options.capable.is_some()
                     || options.fail.is_some()
                     || options.fast_close.is_some()
+                    || options.add_addr.is_some()
+                    || options.remove_addr.is_some()
+                    || options.priority.is_some()
+                    || !self.confirmed
+                    || mptcp.checksums
                     || self.close.awaits_data_ack(view);
                 let known = if other { None } else { self.predict(mptcp, segment, view) };
                 match known {
@@ -94,7 +99,7 @@ impl Subflow {
             }
         }
         self.heard_at = now;
-        self.place(StreamOffset(to), 0, segment.payload_len, view, placements);
+        self.place(StreamOffset(to), 0, segment.payload_len, None, view, placements);
         self.receive.received = received + len;
         self.receive.next += segment.payload_len;
         self.receive.unmapped = 0;
@@ -164,12 +169,12 @@ impl Subflow {
         self.check_syn(now, segment)?;
         self.check_ack(now, segment)?;
         if self.state == State::SynReceived {
-            self.complete_handshake(now, segment, view)?;
+            self.complete_handshake(now, segment)?;
         }
         self.take_timestamps(now, segment);
         self.heard_at = now;
         // The data level first: the acknowledgement may be the last that this subflow takes.
-        self.take_mptcp_options(segment, view)?;
+        self.take_mptcp_options(now, segment, view)?;
         if self.state != State::Closed {
             self.take_ack(now, segment);
         }

@@ -6,7 +6,9 @@
 //!    of the connection; it may be the same for the whole burst.
 //! 2. [`poll_event`](Subflow::poll_event) until `None`; tell the connection
 //!    ([`Connection::on_event`](crate::connection::Connection::on_event)).
-//! 3. Store the placements in the receive ring.
+//! 3. Store the placements in the receive ring; with checksums in use, sum them
+//!    ([`on_payload_sum`](Subflow::on_payload_sum)) and hold them until they are proved, then poll
+//!    events again.
 //! 4. [`poll_transmit`](Subflow::poll_transmit) until `None`, with a fresh view, since it is the
 //!    new edge that is to be acknowledged.
 //! 5. Look at [`next_timeout`](Subflow::next_timeout), and call
@@ -24,13 +26,16 @@
 //! | file | idea |
 //! |---|---|
 //! | `state` | the states and every transition |
-//! | `accept` | the handshake |
+//! | `accept` | the handshake of a first subflow |
+//! | `join` | the handshake of a further one |
 //! | `ingress` | the way of a segment, fast and slow |
 //! | `acceptance` | which segments are valid: window, PAWS, RFC 5961 |
 //! | `options` | what MPTCP options of a segment mean |
 //! | `mapping` | the mappings known |
 //! | `payload` | where payload goes, in order and out of order |
+//! | `sums` | data-level checksums |
 //! | `sack` | what is told about out-of-order payload |
+//! | `signals` | addresses and priorities |
 //! | `egress` | what is sent |
 //! | `close` | FIN, DATA_FIN, abort |
 //! | `timers` | deadlines, round-trip time |
@@ -41,17 +46,21 @@ mod acceptance;
 mod close;
 mod egress;
 mod ingress;
+mod join;
 mod mapping;
 mod options;
 mod payload;
 mod report;
 mod sack;
+mod signals;
 mod state;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod time_wait;
 mod timers;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -64,11 +73,13 @@ use crate::seq::{DataSeq, SeqNum, StreamOffset};
 use crate::time::Instant;
 
 pub use accept::PassiveOpening;
+pub use join::{JoinOpening, refuse_join};
 pub use report::{
     Abort, Disposition, DropReason, Event, FallbackReason, Placement, Refusal, RefusalReason,
     ResetCause, ResetReason, SubflowStatistics,
 };
 pub use state::State;
+pub use sums::{MappingId, Verdict};
 pub use time_wait::{TimeWait, TimeWaitVerdict, reset_for};
 
 /// One TCP subflow; see the [module](self).
@@ -76,10 +87,15 @@ pub use time_wait::{TimeWait, TimeWaitVerdict, reset_for};
 pub struct Subflow {
     state: State,
     mode: Mode,
+    /// Whether MPTCP options are known to pass.
+    confirmed: bool,
+    join: Option<Box<join::Join>>,
+    addresses: join::Addresses,
     receive: Receive,
     send: Send,
     stamps: Option<Stamps>,
     mappings: mapping::Mappings,
+    sums: sums::Sums,
     reorder: sack::Reorder,
     ack: egress::AckState,
     timers: timers::Timers,
@@ -87,8 +103,11 @@ pub struct Subflow {
     statistics: SubflowStatistics,
     heard_at: Instant,
     probes: u8,
+    /// Since when the path is being checked.
+    checked_since: Option<Instant>,
     close: close::Close,
     pending: egress::Pending,
+    signals: signals::Queue,
     challenges: timers::RateLimit,
     /// Why the connection is plain TCP, to be told once it is established.
     fallback: Option<FallbackReason>,
@@ -104,6 +123,8 @@ enum Mode {
         local: LocalKey,
         /// Whether the SYN last seen had MP_CAPABLE, so that our SYN/ACK has it.
         in_syn: bool,
+        /// Whether data-level checksums are to be used.
+        checksums: bool,
     },
     /// By mappings.
     Mptcp(Mptcp),
@@ -118,6 +139,8 @@ struct Mptcp {
     remote: Key,
     /// The data sequence number of the first octet of the peer's stream: its IDSN + 1.
     remote_first: DataSeq,
+    /// Whether data-level checksums are in use.
+    checksums: bool,
 }
 
 /// The receive side of the sequence space. Positions are payload octets, see [`mapping`].
@@ -135,6 +158,8 @@ struct Receive {
     told_position: u64,
     /// The right edge last told to the peer, in the stream.
     told: StreamOffset,
+    /// The DATA_ACK last told to the peer, in the stream; a DATA_FIN counts.
+    told_ack: StreamOffset,
     /// Our shift, in use if the peer sent one too.
     scale: WindowScale,
     /// The payload position of the peer's FIN, once seen.
@@ -193,6 +218,11 @@ const fn timestamp_clock(now: Instant, offset: u32) -> u32 {
     ((now.0 / 1_000_000) as u32).wrapping_add(offset)
 }
 
+/// What a DATA_ACK says, as a place in the stream: the edge, and one more with the DATA_FIN.
+fn data_ack(view: &View) -> StreamOffset {
+    view.edge + u64::from(view.remote_complete())
+}
+
 impl Receive {
     /// The position that RCV.NXT stands for, with the FIN as one octet.
     fn position(&self) -> u64 {
@@ -227,6 +257,15 @@ impl Subflow {
         let gained = view.right_edge.0.saturating_sub(self.receive.told.0);
         open && gained >= left.max(u64::from(self.receive.largest))
             && self.announceable(view) > left
+    }
+
+    /// Whether the data level has moved past the DATA_ACK that this subflow sent last: the gap before
+    /// an edge was closed on another subflow, say. If no other subflow will tell the peer,
+    /// [`request_ack`](Self::request_ack) does.
+    #[must_use]
+    pub fn data_ack_due(&self, view: &View) -> bool {
+        let open = !matches!(self.state, State::SynReceived | State::TimeWait | State::Closed);
+        open && self.is_mptcp() && data_ack(view) > self.receive.told_ack
     }
 
     /// The right edge that the peer was last told, in the stream.

@@ -2,17 +2,26 @@
 //! MP_FAIL (RFC 8684, sections 3.3, 3.1, 3.5 and 3.7).
 
 use super::mapping::{Mapping, Refused};
+use super::sums::{Announced, Header, Sums};
+use super::timers::Timer;
 use super::{
     DropReason, Event, FallbackReason, Mode, Mptcp, ResetCause, ResetReason, Subflow, View,
 };
-use crate::crypto::keys_equal;
-use crate::segment::{Dss, DssMapping, DssNumber, MpCapableBody, Segment};
+use crate::connection::LocalKey;
+use crate::crypto::{key_to_token_and_idsn, keys_equal};
+use crate::segment::{Dss, DssMapping, DssNumber, Key, MpCapableBody, Segment};
 use crate::seq::{DataSeq, StreamOffset};
+use crate::time::Instant;
 
 /// No stream is longer: what would lie beyond is a number before the stream's first octet.
 const LONGEST_STREAM: u64 = 1 << 62;
 
 impl Mptcp {
+    pub(super) fn new(local: LocalKey, remote: Key, checksums: bool) -> Self {
+        let (_, idsn) = key_to_token_and_idsn(remote);
+        Self { local, remote, remote_first: idsn + 1, checksums }
+    }
+
     /// The place in the peer's stream that a data sequence number names. The short form means the
     /// number nearest to `near`, which has to be the in-order edge: RFC 8684, section 3.3.1, has
     /// it extended so that out-of-order packets cause no wrap. `None` if it lies before the first
@@ -63,6 +72,7 @@ impl Subflow {
     /// Takes in what the options say; the payload comes later.
     pub(super) fn take_mptcp_options(
         &mut self,
+        now: Instant,
         segment: &Segment,
         view: &View,
     ) -> Result<(), DropReason> {
@@ -76,25 +86,49 @@ impl Subflow {
             self.on_peer_failed(&mptcp, view);
             return Ok(());
         }
+        self.take_signals(&mptcp, segment);
+        self.answer_third_ack(segment);
         if let Some(capable) = &options.capable {
             // "The data parameters in an MP_CAPABLE are semantically equivalent to those in a DSS
             // option": it maps the first octets of the subflow to those of the stream.
             if let MpCapableBody::Ack { data: Some(data), .. } = capable.body {
-                if data.checksum.is_some() {
-                    return self
-                        .violate(ResetReason::MptcpSpecific, DropReason::UnexpectedChecksum);
-                }
-                self.announce(Mapping { start: 0, end: u64::from(data.length), shift: 0 })?;
+                self.confirm();
+                let header = self.checked(data.checksum, |checksum| Header {
+                    data_seq: mptcp.remote_first,
+                    subflow_seq: 1,
+                    length: data.length,
+                    checksum,
+                })?;
+                let mapping = Mapping { start: 0, end: u64::from(data.length), shift: 0 };
+                self.record(mapping, header, None)?;
             }
         }
         match &options.dss {
-            Some(dss) => self.take_dss(&mptcp, dss, segment, view),
+            Some(dss) => {
+                self.confirm();
+                self.take_dss(now, &mptcp, dss, segment, view)
+            }
             None => Ok(()),
         }
     }
 
+    /// "If a checksum is present but its use had not been negotiated in the MP_CAPABLE handshake,
+    /// the receiver MUST close the subflow with a RST [...]. If a checksum is not present when its
+    /// use has been negotiated, the receiver MUST close the subflow with a RST" (RFC 8684, 3.3).
+    fn checked(
+        &mut self,
+        checksum: Option<u16>,
+        header: impl FnOnce(u16) -> Header,
+    ) -> Result<Option<Header>, DropReason> {
+        if checksum.is_some() != self.uses_checksums() {
+            return self.violate(ResetReason::MptcpSpecific, DropReason::UnexpectedChecksum);
+        }
+        Ok(checksum.map(header))
+    }
+
     fn take_dss(
         &mut self,
+        now: Instant,
         mptcp: &Mptcp,
         dss: &Dss,
         segment: &Segment,
@@ -110,38 +144,70 @@ impl Subflow {
         let Some(mapping) = dss.mapping.as_ref().filter(|mapping| !idle(mapping)) else {
             return Ok(());
         };
-        if mapping.checksum.is_some() && mapping.length > 0 {
-            return self.violate(ResetReason::MptcpSpecific, DropReason::UnexpectedChecksum);
-        }
         let Some(to) = mptcp.stream_offset(mapping.data_seq, view.edge) else {
             return self.violate(ResetReason::MptcpSpecific, DropReason::MappingConflict);
         };
         if mapping.length == 0 {
             return self.take_infinite_mapping(mapping, to, view);
         }
+        let header = self.checked(mapping.checksum, |checksum| Header {
+            data_seq: mptcp.remote_seq(to),
+            subflow_seq: mapping.subflow_seq,
+            length: mapping.length,
+            checksum,
+        })?;
         let mut length = u64::from(mapping.length);
+        let start = self.position_of_ssn(mapping.subflow_seq);
+        if self.sums.failed.is_some_and(|failed| dss.data_fin || start >= failed.start) {
+            // What the peer says of subflow sequence numbers is not to be trusted any more.
+            return Ok(());
+        }
+        let mut data_fin = None;
         if dss.data_fin {
             // The DATA_FIN is the last octet of the mapping, and none of the subflow.
             length -= 1;
-            self.take_data_fin(to + length, view);
+            data_fin = Some(to + length);
         }
         if segment.payload_len == 0 || length == 0 {
+            // The payload of such a mapping, if it has any, came before.
+            let bare = if length == 0 { header } else { None };
+            if let Some(at) = data_fin
+                && self.check_bare_data_fin(now, bare, at, view)
+            {
+                self.take_data_fin(at, view);
+            }
             return Ok(());
         }
-        let start = self.position_of_ssn(mapping.subflow_seq);
-        self.announce(Mapping {
-            start,
-            end: start.wrapping_add(length),
-            shift: to.0.wrapping_sub(start),
-        })
+        if let (Some(at), None) = (data_fin, header) {
+            self.take_data_fin(at, view);
+        }
+        let shift = to.0.wrapping_sub(start);
+        self.record(Mapping { start, end: start.wrapping_add(length), shift }, header, data_fin)
     }
 
-    fn announce(&mut self, mapping: Mapping) -> Result<(), DropReason> {
+    /// Records a mapping; with checksums, also what has to be proved of it.
+    fn record(
+        &mut self,
+        mapping: Mapping,
+        header: Option<Header>,
+        data_fin: Option<StreamOffset>,
+    ) -> Result<(), DropReason> {
+        let Mapping { start, end, shift } = mapping;
         // What ends before position 0, or begins there after wrapping, is all in the past.
-        if mapping.end < mapping.start || mapping.start >= LONGEST_STREAM {
+        if end < start || start >= LONGEST_STREAM {
             return Ok(());
         }
-        match self.mappings.announce(mapping, self.receive.received) {
+        let received = self.receive.received;
+        let summed = match header {
+            // A copy of what is here, and being summed or proved.
+            Some(_) if self.reorder.held.covers(start.max(received)..end) => Ok(()),
+            Some(header) => {
+                let to = StreamOffset(start.wrapping_add(shift));
+                self.sums.announce(Announced { start, end, to, header, data_fin }, received)
+            }
+            None => Ok(()),
+        };
+        match summed.and_then(|()| self.mappings.announce(mapping, received)) {
             Ok(()) => Ok(()),
             // "A sender MUST NOT change this mapping after it has been declared."
             Err(Refused::Conflict) => {
@@ -156,7 +222,7 @@ impl Subflow {
 
     /// The peer's stream ends at `at`. The first such signal stands; one that contradicts what
     /// came, or what room there is, is ignored.
-    fn take_data_fin(&mut self, at: StreamOffset, view: &View) {
+    pub(super) fn take_data_fin(&mut self, at: StreamOffset, view: &View) {
         self.ack.now();
         let known = view.remote_fin.or(self.close.remote_data_fin);
         let possible = at >= view.edge && at <= view.right_edge;
@@ -205,7 +271,10 @@ impl Subflow {
     /// MP_FAIL in the reverse direction and entirely revert to a regular TCP session."
     fn on_peer_failed(&mut self, mptcp: &Mptcp, view: &View) {
         if self.may_fall_back(view) {
-            self.pending.fail = Some(mptcp.remote_seq(view.edge).0);
+            // Unless it is the answer to ours.
+            if self.sums.failed.is_none() {
+                self.pending.fail = Some(mptcp.remote_seq(view.edge).0);
+            }
             self.fall_back(FallbackReason::PeerFailed);
         } else {
             let _ = self.violate::<()>(ResetReason::Middlebox, DropReason::Unmapped);
@@ -214,12 +283,18 @@ impl Subflow {
 
     /// RFC 8684, section 3.7: falling back takes a single subflow whose data is contiguous.
     pub(super) fn may_fall_back(&self, view: &View) -> bool {
-        view.may_fall_back && self.mappings.is_identity()
+        view.may_fall_back && !self.is_joined() && self.mappings.is_identity()
     }
 
     /// The connection goes on as plain TCP, which it [may](Self::may_fall_back).
     pub(super) fn fall_back(&mut self, reason: FallbackReason) {
+        let failed = self.sums.failed.is_some();
+        let reason = if failed { FallbackReason::ChecksumFailed } else { reason };
         self.mode = Mode::Plain;
+        self.sums = Sums::default();
+        self.signals = None;
+        self.timers.stop(Timer::Fail);
+        self.timers.stop(Timer::Signal);
         self.events.push_back(Event::Fallback(reason));
         self.ack.now();
     }

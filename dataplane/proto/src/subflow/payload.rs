@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use super::timers::Timer;
-use super::{DropReason, FallbackReason, Mode, Placement, ResetReason, Subflow, View};
+use super::{DropReason, FallbackReason, MappingId, Mode, Placement, ResetReason, Subflow, View};
 use crate::segment::Segment;
 use crate::seq::StreamOffset;
 use crate::time::Instant;
@@ -22,19 +22,25 @@ const UNMAPPED_LIMIT: u8 = 3;
 const INITIAL_WINDOW: u64 = 10;
 
 impl Subflow {
-    /// Adds a placement, without the part that the connection has already.
+    /// Adds a placement, without the part that the connection has already, unless its sum is
+    /// wanted.
     #[inline]
     pub(super) fn place(
         &self,
         to: StreamOffset,
         at: u32,
         len: u32,
+        mapping: Option<MappingId>,
         view: &View,
         placements: &mut Vec<Placement>,
     ) {
-        let had = view.edge.0.saturating_sub(to.0).min(u64::from(len)) as u32;
+        let had = match mapping {
+            None => view.edge.0.saturating_sub(to.0).min(u64::from(len)) as u32,
+            Some(_) => 0,
+        };
         if had < len {
-            placements.push(Placement { to: to + u64::from(had), at: at + had, len: len - had });
+            let (to, at, len) = (to + u64::from(had), at + had, len - had);
+            placements.push(Placement { to, at, len, mapping });
         }
     }
 
@@ -61,7 +67,10 @@ impl Subflow {
     fn shift_at(&self, position: u64) -> Option<(u64, u64)> {
         match &self.mode {
             Mode::Plain => Some((0, u64::MAX)),
-            Mode::Mptcp(_) => self.mappings.find(position),
+            Mode::Mptcp(_) => match self.sums.failed {
+                Some(failed) if position >= failed.start => Some((0, u64::MAX)),
+                _ => self.mappings.find(position),
+            },
             Mode::Offered { .. } => None,
         }
     }
@@ -144,6 +153,10 @@ impl Subflow {
             let Some((shift, mapped_to)) = self.shift_at(position) else {
                 return (position, Some(DropReason::Unmapped));
             };
+            // Each mapping is proved by itself, so a placement lies under one only.
+            let proof = if self.uses_checksums() { self.sums.find(position) } else { None };
+            let mapping = proof.map(|(mapping, _)| mapping);
+            let mapped_to = proof.map_or(mapped_to, |(_, end)| mapped_to.min(end));
             let gap_end = self.reorder.held.missing(position..payload.until).next();
             let gap_end = gap_end.map_or(payload.until, |gap| gap.end);
             let wanted = gap_end.min(mapped_to) - position;
@@ -160,7 +173,10 @@ impl Subflow {
                 return (position, Some(DropReason::ReorderFull));
             }
             let at = (position as i64 - payload.start) as u32;
-            self.place(StreamOffset(to), at, len as u32, view, placements);
+            self.place(StreamOffset(to), at, len as u32, mapping, view, placements);
+            if let Some(mapping) = mapping {
+                self.sums.place(mapping, len);
+            }
             self.statistics.bytes += len;
             position += len;
         }
@@ -174,6 +190,7 @@ impl Subflow {
         self.receive.next += (position - self.receive.received) as u32;
         self.receive.received = position;
         self.mappings.advance(position);
+        self.sums.advance(position);
         self.on_in_order(now, len);
         if filled {
             // RFC 5681, section 4.2: also "when the incoming segment fills in all or part of a gap".

@@ -1,11 +1,12 @@
 //! What a subflow tells its driver: dispositions of segments, events, statistics.
 
-use crate::segment::{Key, Segment};
+use crate::segment::{AddAddr, AddressId, Key, MpReset, RemoveAddr, Segment};
 use crate::seq::StreamOffset;
 
 /// A part of a segment's payload and its place in the stream.
 ///
-/// The subflow has acknowledged these bytes, or will: the driver must store them.
+/// The subflow has acknowledged these bytes, or will: the driver must store them; at once if
+/// `mapping` is `None`, and otherwise when that mapping is [`Proved`](super::Verdict::Proved).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Placement {
     /// The place of the first byte in the stream.
@@ -14,6 +15,9 @@ pub struct Placement {
     pub at: u32,
     /// How many bytes there are; never 0.
     pub len: u32,
+    /// The mapping whose checksum covers these bytes, where checksums are in use: the sum of the
+    /// bytes is to be told by [`on_payload_sum`](super::Subflow::on_payload_sum).
+    pub mapping: Option<super::MappingId>,
 }
 
 /// What became of a segment.
@@ -58,17 +62,21 @@ pub enum DropReason {
     ReorderFull,
     /// Payload or FIN past the peer's FIN.
     PastFin,
-    /// A data-level checksum where none was negotiated (RFC 8684, section 3.3).
+    /// A data-level checksum where none was negotiated, or none where one was (RFC 8684, section
+    /// 3.3).
     UnexpectedChecksum,
     /// Payload that comes when nobody reads the stream any more.
     NoReader,
     /// It came before the MP_CAPABLE that completes the handshake.
     BeforeHandshake,
+    /// It should have completed a join, and has no MP_JOIN, a wrong HMAC, or payload (RFC 8684,
+    /// section 3.2).
+    BadJoin,
 }
 
 impl DropReason {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Closed,
         Self::Paws,
         Self::OutOfWindow,
@@ -86,6 +94,7 @@ impl DropReason {
         Self::UnexpectedChecksum,
         Self::NoReader,
         Self::BeforeHandshake,
+        Self::BadJoin,
     ];
 
     /// The place of this reason in [`ALL`](Self::ALL), for tables of counters.
@@ -115,6 +124,7 @@ impl DropReason {
             Self::UnexpectedChecksum => "unexpected_checksum",
             Self::NoReader => "no_reader",
             Self::BeforeHandshake => "before_handshake",
+            Self::BadJoin => "bad_join",
         }
     }
 }
@@ -127,8 +137,42 @@ pub enum Event {
         /// The peer's key, where the connection speaks MPTCP; `None` means plain TCP.
         mptcp: Option<Key>,
     },
-    /// MPTCP was under way or asked for, and the connection goes on as plain TCP.
+    /// MPTCP was under way or asked for, and the connection goes on as plain TCP. Payload that is
+    /// held for its checksum is part of the stream as it is.
     Fallback(FallbackReason),
+    /// Data-level checksums are in use; right after [`Established`](Self::Established).
+    ChecksumsInUse,
+    /// A subflow that joined is proved to be of the same peer. If the connection does not take it
+    /// any more ([`Connection::on_event`](crate::connection::Connection::on_event)), it is to be
+    /// aborted.
+    Joined {
+        /// The peer's identifier of its address.
+        address_id: AddressId,
+        /// Whether the peer wants the subflow to be used as a backup only.
+        backup: bool,
+    },
+    /// MPTCP options pass in both directions of the first subflow: further ones may join.
+    FullyEstablished,
+    /// ADD_ADDR with the right HMAC; its echo is on its way. One event for each copy that comes.
+    AddressAnnounced(AddAddr),
+    /// The peer has echoed an ADD_ADDR of ours.
+    AddressEchoed(AddressId),
+    /// REMOVE_ADDR: the peer gives up these addresses. Subflows of theirs may still work; see
+    /// [`check_path`](super::Subflow::check_path).
+    AddressesRemoved(RemoveAddr),
+    /// MP_PRIO: whether the peer wants this subflow to be used as a backup only.
+    PriorityChanged {
+        /// The B flag.
+        backup: bool,
+    },
+    /// The checksum of a mapping failed.
+    ChecksumFailed {
+        /// Where the mapping begins in the stream.
+        at: StreamOffset,
+        /// Whether the connection now waits for the peer to agree to plain TCP, so that no further
+        /// subflow may join it; otherwise the subflow is reset.
+        falling_back: bool,
+    },
     /// The peer's DATA_FIN: its data ends at this offset. The data before it may be missing yet.
     DataFin {
         /// The length of the stream.
@@ -175,11 +219,13 @@ pub enum FallbackReason {
     InfiniteMapping,
     /// The peer sent MP_FAIL.
     PeerFailed,
+    /// A checksum failed, and the peer answered our MP_FAIL.
+    ChecksumFailed,
 }
 
 impl FallbackReason {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NoCapableInSyn,
         Self::UnusableCapable,
         Self::ChecksumRequired,
@@ -188,6 +234,7 @@ impl FallbackReason {
         Self::NoMappingInFirstData,
         Self::InfiniteMapping,
         Self::PeerFailed,
+        Self::ChecksumFailed,
     ];
 
     /// The place of this reason in [`ALL`](Self::ALL).
@@ -208,6 +255,7 @@ impl FallbackReason {
             Self::NoMappingInFirstData => "no_mapping_in_first_data",
             Self::InfiniteMapping => "infinite_mapping",
             Self::PeerFailed => "mp_fail",
+            Self::ChecksumFailed => "checksum_failed",
         }
     }
 }
@@ -246,6 +294,14 @@ pub enum ResetReason {
     Middlebox = 6,
 }
 
+impl ResetReason {
+    /// The option that gives this reason. T is set where a later attempt may succeed.
+    pub(super) const fn option(self) -> MpReset {
+        let transient = matches!(self, Self::Resources | Self::OutstandingData | Self::Performance);
+        MpReset { flags: transient as u8, reason: self as u8 }
+    }
+}
+
 /// How a subflow is aborted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Abort {
@@ -272,11 +328,50 @@ pub enum RefusalReason {
     NotSyn,
     /// SYN with RST or FIN.
     BadFlags,
-    /// MP_JOIN: further subflows are not accepted.
+    /// MP_JOIN came to a listener that takes none.
     Join,
+    /// MP_JOIN with a token of no connection.
+    JoinUnknownToken,
+    /// MP_JOIN before the connection's first subflow is known to work in both directions. There
+    /// is no reset: the SYN will come again, and by then it may be.
+    JoinTooEarly,
+    /// MP_JOIN of a connection that is plain TCP, or on its way there.
+    JoinFellBack,
+    /// MP_JOIN of a connection that is closing.
+    JoinClosing,
+    /// MP_JOIN to an address or port that was not announced.
+    JoinNotAnnounced,
+    /// MP_JOIN to the first subflow's address and port, which the peer was told not to try
+    /// ([`Config::deny_joins_to_initial_address`](crate::config::Config)).
+    JoinInitialAddress,
+    /// MP_JOIN of a connection that has as many subflows as it may.
+    JoinTooMany,
+    /// MP_JOIN while there are too many half-open ones, or too little memory.
+    JoinResources,
 }
 
 impl RefusalReason {
+    /// Every reason, in the order of [`index`](Self::index).
+    pub const ALL: [Self; 11] = [
+        Self::NotSyn,
+        Self::BadFlags,
+        Self::Join,
+        Self::JoinUnknownToken,
+        Self::JoinTooEarly,
+        Self::JoinFellBack,
+        Self::JoinClosing,
+        Self::JoinNotAnnounced,
+        Self::JoinInitialAddress,
+        Self::JoinTooMany,
+        Self::JoinResources,
+    ];
+
+    /// The place of this reason in [`ALL`](Self::ALL), for tables of counters.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// The name of the drop counter.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -284,6 +379,30 @@ impl RefusalReason {
             Self::NotSyn => "listen_not_syn",
             Self::BadFlags => "listen_bad_flags",
             Self::Join => "join_refused",
+            Self::JoinUnknownToken => "join_unknown_token",
+            Self::JoinTooEarly => "join_too_early",
+            Self::JoinFellBack => "join_fell_back",
+            Self::JoinClosing => "join_closing",
+            Self::JoinNotAnnounced => "join_not_announced",
+            Self::JoinInitialAddress => "join_initial_address",
+            Self::JoinTooMany => "join_too_many",
+            Self::JoinResources => "join_resources",
+        }
+    }
+
+    /// The reason that the reset of a refused MP_JOIN gives (RFC 8684, sections 3.2 and 3.6), if
+    /// there is one.
+    pub(super) const fn reset_reason(self) -> Option<ResetReason> {
+        match self {
+            Self::NotSyn | Self::BadFlags | Self::JoinTooEarly => None,
+            Self::JoinUnknownToken => Some(ResetReason::MptcpSpecific),
+            Self::JoinResources => Some(ResetReason::Resources),
+            Self::Join
+            | Self::JoinFellBack
+            | Self::JoinClosing
+            | Self::JoinNotAnnounced
+            | Self::JoinInitialAddress
+            | Self::JoinTooMany => Some(ResetReason::Prohibited),
         }
     }
 }
@@ -305,4 +424,8 @@ pub struct SubflowStatistics {
     pub retransmitted_bytes: u64,
     /// Challenge ACKs sent.
     pub challenge_acks: u64,
+    /// ADD_ADDR options ignored for their HMAC.
+    pub forged_addresses: u64,
+    /// Mappings whose checksum was wrong.
+    pub checksum_failures: u64,
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::timers::RateLimit;
 use super::{Mode, ResetReason, Subflow};
-use crate::segment::{Dss, DssNumber, Flags, MpReset, Options, Segment, Timestamps};
+use crate::segment::{Dss, DssNumber, Flags, Options, Segment, Timestamps};
 use crate::seq::{DataSeq, SeqNum};
 use crate::time::Instant;
 
@@ -140,6 +140,6 @@ pub fn reset_for(segment: &Segment) -> Option<Segment> {
 /// [`reset_for`] with MP_TCPRST (RFC 8684, section 3.6).
 pub(super) fn reset_with(segment: &Segment, reason: ResetReason) -> Option<Segment> {
     let mut reset = reset_for(segment)?;
-    reset.options.mptcp.reset = Some(MpReset { flags: 0, reason: reason as u8 });
+    reset.options.mptcp.reset = Some(reason.option());
     Some(reset)
 }

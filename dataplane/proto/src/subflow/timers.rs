@@ -17,9 +17,16 @@ pub(super) enum Timer {
     Keepalive,
     /// The end of what the state waits for: the peer's FIN before ours, FIN-WAIT-2, TIME-WAIT.
     Linger,
+    /// Signals to send (again).
+    Signal,
+    /// The answer to our MP_FAIL.
+    Fail,
 }
 
-const TIMERS: usize = 4;
+const TIMERS: usize = 6;
+
+/// So many probes check a path, at intervals that double; a lost one or two must not end it.
+const PATH_PROBES: u8 = 4;
 
 /// One deadline for each [`Timer`].
 #[derive(Debug)]
@@ -142,6 +149,12 @@ impl Subflow {
         if self.timers.expire(Timer::Keepalive, now) {
             self.on_keepalive_timeout(now);
         }
+        if self.timers.expire(Timer::Signal, now) {
+            self.on_signal_timeout(now);
+        }
+        if self.timers.expire(Timer::Fail, now) {
+            self.on_fail_timeout();
+        }
         if self.timers.expire(Timer::Linger, now) {
             match self.state {
                 State::Established => self.close.grace_over = true,
@@ -197,9 +210,39 @@ impl Subflow {
         }
     }
 
+    /// Finds out whether the peer still answers on this subflow; if not, it is given up
+    /// ([`Event::TimedOut`]). This is what a REMOVE_ADDR is to be met with: "The receipt of
+    /// REMOVE_ADDR SHOULD first trigger the sending of a TCP keepalive on the path, and if a
+    /// response is received, the path SHOULD NOT be removed" (RFC 8684, section 3.4.2).
+    pub fn check_path(&mut self, now: Instant) {
+        let open = !matches!(self.state, State::SynReceived | State::TimeWait | State::Closed);
+        if open && self.checked_since.is_none() {
+            self.checked_since = Some(now);
+            self.probes = 0;
+            self.on_path_timeout(now, now);
+        }
+    }
+
+    fn on_path_timeout(&mut self, now: Instant, since: Instant) {
+        if self.heard_at > since {
+            self.checked_since = None;
+            self.restart_keepalive(self.heard_at);
+        } else if self.probes >= PATH_PROBES {
+            self.give_up(false);
+        } else {
+            let timeout = self.round_trip.timeout(&self.config.rto);
+            self.timers.start(Timer::Keepalive, now + timeout * (1 << self.probes));
+            self.probes += 1;
+            self.pending.keepalive = true;
+        }
+    }
+
     /// RFC 9293, section 3.8.4: probes go out only if nothing came for the whole interval. The
     /// timer is not moved for every segment; it is when it fires that the idle time is looked at.
     fn on_keepalive_timeout(&mut self, now: Instant) {
+        if let Some(since) = self.checked_since {
+            return self.on_path_timeout(now, since);
+        }
         let Some(keepalive) = self.config.keepalive else { return };
         let idle_until = self.heard_at + keepalive.idle;
         if idle_until > now {

@@ -108,7 +108,7 @@ impl Server {
             assert!(placements.is_empty());
         }
         let payload = &bytes[frame.payload_at..frame.end()];
-        for Placement { to, at, len } in placements {
+        for Placement { to, at, len, .. } in placements {
             let piece = payload[at as usize..(at + len) as usize].to_vec();
             assert!(to.0 + u64::from(len) <= view.right_edge.0, "beyond the window");
             self.pieces.insert(to.0, piece);

@@ -466,7 +466,7 @@ fn aborting_a_subflow_gives_its_reason() {
     let mut trace = with_stream();
     trace.subflow.abort(Abort::Subflow(ResetReason::Resources));
     let reset = trace.expect_one();
-    assert_eq!(reset.options.mptcp.reset, Some(MpReset { flags: 0, reason: 2 }));
+    assert_eq!(reset.options.mptcp.reset, Some(MpReset { flags: 1, reason: 2 }));
 }
 
 /// A connection that we closed first, in MPTCP or plain TCP, up to TIME-WAIT.

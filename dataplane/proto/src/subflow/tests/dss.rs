@@ -293,7 +293,7 @@ fn data_that_another_subflow_brought_is_acknowledged_and_not_placed() {
     assert_eq!((taken, placements.len()), (Disposition::Accepted, 0));
     let taken = trace.subflow.on_segment(trace.now, &mapped(100, 100), &view, &mut placements);
     assert_eq!(taken, Disposition::Accepted);
-    assert_eq!(placements, [Placement { to: StreamOffset(150), at: 50, len: 50 }]);
+    assert_eq!(placements, [Placement { to: StreamOffset(150), at: 50, len: 50, mapping: None }]);
     trace.expect_ack(200);
 }
 

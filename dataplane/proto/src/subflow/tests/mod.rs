@@ -265,7 +265,7 @@ impl Trace {
         let view = self.view();
         let mut placements = Vec::new();
         let disposition = self.subflow.on_segment(self.now, &segment, &view, &mut placements);
-        for Placement { to, at, len } in placements {
+        for Placement { to, at, len, .. } in placements {
             let range = to.0..to.0 + u64::from(len);
             assert!(len > 0, "an empty placement");
             assert!(range.end <= self.right_edge, "payload taken beyond the right edge");
@@ -302,8 +302,11 @@ impl Trace {
 
     fn poll_events(&mut self) {
         while let Some(event) = self.subflow.poll_event() {
-            self.connection.on_event(&event);
-            self.events.push(event);
+            assert!(self.connection.on_event(&event), "{event:?} contradicts another subflow");
+            // The connection knows; nearly every trace has it with its first data.
+            if event != Event::FullyEstablished {
+                self.events.push(event);
+            }
         }
     }
 

@@ -85,6 +85,9 @@ fn down_ends_the_processes_in_the_lab() {
     let Some(Rig { lab, .. }) = Rig::new(Lab::builder()) else { return };
     let mut sleeper = lab.command(Side::Sender, "sleep");
     let running = Running::start("sleep", sleeper.arg("600"), &[]).expect("it starts");
+    // Until then it is `ip`, which is on its way into the namespace.
+    let comm = format!("/proc/{}/comm", running.pid());
+    wait_until(|| fs::read_to_string(&comm).is_ok_and(|name| name.trim() == "sleep"));
     lab.remove().expect("the lab goes");
     let ended = running.wait(Duration::from_secs(10), &Interrupt::never()).expect("it ends");
     assert_eq!(ended.status.signal(), Some(Signal::SIGKILL as i32));
@@ -126,6 +129,29 @@ fn the_lab_of_a_killed_process_goes_with_the_next_one() {
     let other = Lab::builder().name(lab_name()).up().expect("another lab comes up");
     assert_eq!(lab.namespaces(), [false, false]);
     drop(other);
+}
+
+#[test]
+fn a_lab_half_made_by_a_killed_process_goes() {
+    if !privileged() {
+        return;
+    }
+    // Long enough in the making to be caught at it.
+    for (signal, code) in [(Signal::SIGKILL, None), (Signal::SIGTERM, Some(1))] {
+        let lab = Named::new();
+        let mut command = Command::new(BENCH);
+        command.args(["lab", "up", "--name", &lab.0, "--links", "64"]);
+        let up = Running::start("lab up", &mut command, &[]).expect("it starts");
+        wait_until(|| lab.namespaces() == [true, true]);
+        up.signal(signal).expect("it runs");
+        let ended = up.wait(LIMIT, &Interrupt::never()).expect("it ends");
+        assert_eq!(ended.status.code(), code, "{}", ended.stderr);
+        if signal == Signal::SIGKILL {
+            // A tool that it had started may still be at work.
+            wait_until(|| lab.run("down", &[]).status.success());
+        }
+        assert_eq!(lab.namespaces(), [false, false]);
+    }
 }
 
 #[test]

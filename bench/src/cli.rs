@@ -176,7 +176,7 @@ struct RelayArguments {
     /// instance. Items: loss=P dup=P corrupt=P reorder=P[:TIME] delay=TIME[:JITTER]
     /// rate=RATE[:BYTES] strip=syn|data|all|after-N[:OPTION+...][:shrink] isn nat[=ADDR]
     /// split=N[:first] coalesce=N[:TIME][:first] drop=data|acks|syn|join|fin|rst|all
-    /// alter=P|at-N mtu=N[:icmp]; `>` or `<` before an item makes it act in one direction only.
+    /// cut=TIME:LENGTH alter=P|at-N mtu=N[:icmp]; `>` or `<` before an item makes it act in one direction only.
     #[arg(long, default_value = "", value_name = "CHAIN")]
     chain: ChainSpec,
     /// What all chance comes from.

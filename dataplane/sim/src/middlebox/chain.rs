@@ -8,7 +8,7 @@ use mpxdp_proto::time::Instant;
 use super::alter::Alter;
 use super::coalesce::Coalesce;
 use super::delay::{Delay, Reorder};
-use super::filter::Filter;
+use super::filter::{Cut, Filter};
 use super::impair::{Harm, Impair};
 use super::mtu::Mtu;
 use super::nat::Nat;
@@ -161,6 +161,7 @@ fn build(item: &Item, random: &Random) -> (Option<Direction>, Box<dyn Middlebox>
             Box::new(Coalesce::new(size, patience, first_only))
         }
         Kind::Drop(traffic) => Box::new(Filter::new(traffic)),
+        Kind::Cut { after, length } => Box::new(Cut::new(after, length)),
         Kind::Alter(what) => Box::new(Alter::new(what, random)),
         Kind::Mtu { mtu, icmp } => Box::new(Mtu::new(mtu, icmp)),
     };

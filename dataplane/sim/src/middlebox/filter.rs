@@ -1,4 +1,6 @@
-//! Losing one kind of traffic.
+//! Losing one kind of traffic, or all of it for a time.
+
+use std::time::Duration;
 
 use mpxdp_proto::segment::Flags;
 use mpxdp_proto::time::Instant;
@@ -49,6 +51,48 @@ impl Middlebox for Filter {
             Err(frame) => frame,
         };
         out.push(direction, frame);
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+/// Loses everything for a time, as a path does whose middle is cut: neither end sees its link go down.
+#[derive(Debug)]
+pub(super) struct Cut {
+    after: Duration,
+    length: Duration,
+    /// When the first TCP segment came.
+    started: Option<Instant>,
+    counters: Counters,
+}
+
+impl Cut {
+    pub(super) fn new(after: Duration, length: Duration) -> Self {
+        Self { after, length, started: None, counters: Counters::default() }
+    }
+}
+
+impl Middlebox for Cut {
+    fn on_frame(&mut self, now: Instant, direction: Direction, frame: Vec<u8>, out: &mut Output) {
+        let mut frame = frame;
+        let started = match self.started {
+            Some(started) => started,
+            None => match Packet::parse(frame) {
+                Ok(packet) => {
+                    frame = packet.into_bytes();
+                    *self.started.insert(now)
+                }
+                Err(frame) => return out.push(direction, frame),
+            },
+        };
+        let age = now.saturating_since(started);
+        if age >= self.after && age - self.after < self.length {
+            self.counters.dropped += 1;
+        } else {
+            out.push(direction, frame);
+        }
     }
 
     fn counters(&self) -> Counters {

@@ -36,6 +36,7 @@
 //! | `split=N[:first]` | cuts segments of more than N bytes of payload |
 //! | `coalesce=N[:TIME][:first]` | merges segments to up to N bytes, waiting up to TIME (1 ms) |
 //! | `drop=WHAT` | loses `data` (an ACK-only path), `acks`, `syn`, `join`, `fin`, `rst` or `all` |
+//! | `cut=TIME:LENGTH` | loses everything from TIME after the first TCP segment on, for LENGTH |
 //! | `alter=P` | changes a byte of payload with probability P for a segment, and corrects the TCP checksum |
 //! | `alter=at-N` | changes byte N (from 0) of each TCP stream whenever it passes, likewise |
 //! | `mtu=N[:icmp]` | loses IP packets longer than N bytes; with `icmp` the sender is told |

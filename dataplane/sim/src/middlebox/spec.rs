@@ -101,6 +101,13 @@ pub enum Kind {
     },
     /// Loses one kind of traffic.
     Drop(Traffic),
+    /// Loses everything for a time.
+    Cut {
+        /// So long after the first TCP segment.
+        after: Duration,
+        /// For so long.
+        length: Duration,
+    },
     /// Changes payload and corrects the TCP checksum.
     Alter(Alteration),
     /// Loses what is too long.
@@ -298,6 +305,10 @@ impl Kind {
             "drop" => Self::Drop(
                 find(&TRAFFIC, first).ok_or("one of data, acks, syn, join, fin, rst, all")?,
             ),
+            "cut" => Self::Cut {
+                after: time(first)?,
+                length: time(parts.next().ok_or("two times such as 2s:500ms")?)?,
+            },
             "alter" => Self::Alter(match first.strip_prefix("at-") {
                 Some(place) => {
                     Alteration::At(u32::try_from(size(place)?).map_err(|_| "a place below 4G")?)
@@ -313,7 +324,7 @@ impl Kind {
             _ => {
                 return Err(
                     "loss=, dup=, corrupt=, reorder=, delay=, rate=, strip=, isn, nat, split=, \
-                     coalesce=, drop=, alter= or mtu=",
+                     coalesce=, drop=, cut=, alter= or mtu=",
                 );
             }
         };
@@ -408,6 +419,7 @@ impl fmt::Display for Kind {
                 let name = TRAFFIC.iter().find(|(_, known)| known == traffic);
                 write!(f, "drop={}", name.map_or("all", |(name, _)| name))
             }
+            Self::Cut { after, length } => write!(f, "cut={}:{}", Time(*after), Time(*length)),
             Self::Alter(Alteration::Random(probability)) => write!(f, "alter={probability}"),
             Self::Alter(Alteration::At(place)) => {
                 write!(f, "alter=at-{}", Size(u64::from(*place)))

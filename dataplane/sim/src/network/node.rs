@@ -1,5 +1,7 @@
 //! Nodes that drive themselves, and the loop around them.
 
+use std::cell::RefCell;
+
 use mpxdp_proto::time::Instant;
 
 use super::{Network, NodeId, Step};
@@ -23,6 +25,12 @@ pub trait Node {
     fn poll_frame(&mut self, now: Instant) -> Option<(u16, Vec<u8>)>;
 }
 
+thread_local! {
+    /// Room for a frame that a node writes: longer than that of any IP packet. To make it anew for
+    /// each question whether there is a frame would take longer than most answers.
+    static ROOM: RefCell<Box<[u8]>> = RefCell::new(vec![0; 65_600].into_boxed_slice());
+}
+
 /// A sender has one interface, number 0.
 impl Node for Sender {
     fn on_frame(&mut self, now: Instant, _: u16, frame: &[u8]) {
@@ -38,11 +46,10 @@ impl Node for Sender {
     }
 
     fn poll_frame(&mut self, now: Instant) -> Option<(u16, Vec<u8>)> {
-        // Longer than any frame of an IP packet.
-        let mut buffer = vec![0; 65_600];
-        let length = Self::poll_frame(self, now, &mut buffer)?;
-        buffer.truncate(length);
-        Some((0, buffer))
+        ROOM.with_borrow_mut(|room| {
+            let length = Self::poll_frame(self, now, room)?;
+            Some((0, room[..length].to_vec()))
+        })
     }
 }
 

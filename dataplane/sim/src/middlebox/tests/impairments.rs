@@ -201,6 +201,21 @@ fn filters_lose_their_kind_of_traffic_and_nothing_else() {
 }
 
 #[test]
+fn a_cut_begins_after_the_first_segment_and_ends() {
+    let mut chain = chain("cut=2s:500ms");
+    let passes = |chain: &mut Chain, milliseconds: u64, frame: Vec<u8>| {
+        !pass_at(chain, Instant(milliseconds * 1_000_000), Right, frame).is_empty()
+    };
+    assert!(passes(&mut chain, 3_000, vec![0; 60]), "no TCP yet");
+    for (at, expected) in
+        [(10_000, true), (11_999, true), (12_000, false), (12_499, false), (12_500, true)]
+    {
+        assert_eq!(passes(&mut chain, at, numbered(1)), expected, "{at} ms");
+    }
+    assert_eq!(Middlebox::counters(&chain).dropped, 2);
+}
+
+#[test]
 fn an_mtu_loses_what_is_longer_and_tells_the_sender_if_it_should() {
     for (ipv6, tagged) in [(false, false), (true, true)] {
         let headers = if ipv6 { 60 } else { 40 } + 12;

@@ -32,6 +32,7 @@ fn what_is_written_in_the_shortest_form_comes_back_as_it_was() {
         "isn,<isn,nat,<nat,nat=10.0.0.9,nat=fd77::9",
         "split=536,split=8:first,coalesce=9000,coalesce=9000:first,coalesce=1k:5ms:first",
         ">drop=data,<drop=acks,drop=syn,drop=join,drop=fin,drop=rst,drop=all",
+        "cut=2s:500ms,>cut=0ns:1s",
         "alter=1%,alter=at-0,alter=at-1M",
         "mtu=1400,mtu=1280:icmp",
     ] {
@@ -69,6 +70,7 @@ fn what_makes_no_sense_is_refused_with_what_was_expected() {
         ("split=7", "at least 8"),
         ("coalesce=65001", "at most 65000"),
         ("drop=everything", "one of data"),
+        ("cut=2s", "two times"),
         ("alter=at-5G", "below 4G"),
         ("mtu=67", "at least 68"),
         ("mtu=1500:silent", "icmp"),
@@ -127,6 +129,7 @@ fn kind() -> impl Strategy<Value = Kind> {
         (0..=65_000_u64, time(), any::<bool>())
             .prop_map(|(size, patience, first_only)| Kind::Coalesce { size, patience, first_only }),
         traffic.prop_map(Kind::Drop),
+        (time(), time()).prop_map(|(after, length)| Kind::Cut { after, length }),
         probability().prop_map(|p| Kind::Alter(Alteration::Random(p))),
         any::<u32>().prop_map(|place| Kind::Alter(Alteration::At(place))),
         (68..u64::MAX, any::<bool>()).prop_map(|(mtu, icmp)| Kind::Mtu { mtu, icmp }),

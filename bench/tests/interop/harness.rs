@@ -124,7 +124,7 @@ impl Rig {
     /// A rig in a lab; none if privilege is lacking.
     pub(crate) fn new(builder: Builder) -> Option<Self> {
         privileged().then(|| Self {
-            lab: builder.name(lab_name()).up().expect("the lab comes up"),
+            lab: builder.name(lab_name()).relay_program(BENCH).up().expect("the lab comes up"),
             folder: tempfile::tempdir().expect("a folder"),
         })
     }

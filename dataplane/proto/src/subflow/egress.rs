@@ -192,7 +192,9 @@ impl Subflow {
     /// An acknowledgement, with our DATA_FIN if `data_fin`.
     pub(super) fn acknowledgement(&mut self, now: Instant, view: &View, data_fin: bool) -> Segment {
         let mut options = Options { timestamps: self.timestamps(now), ..Default::default() };
-        options.mptcp.fail = self.pending.fail.take();
+        // MP_FAIL has no acknowledgement but its answer, so ours is on all until that comes.
+        let failed = self.sums.failed.map(|failed| failed.data_seq);
+        options.mptcp.fail = self.pending.fail.take().or(failed);
         if let Mode::Mptcp(mptcp) = &self.mode {
             // On every acknowledgement, and always with 64 bits: a DATA_ACK must have the length
             // of the data sequence numbers it answers, and an acknowledgement of the first data

@@ -154,7 +154,10 @@ impl Subflow {
                 return (position, Some(DropReason::Unmapped));
             };
             // Each mapping is proved by itself, so a placement lies under one only.
-            let proof = if self.uses_checksums() { self.sums.find(position) } else { None };
+            let proof = self.sums.find(position);
+            if proof.is_none() && self.uses_checksums() {
+                return (position, Some(DropReason::Unmapped));
+            }
             let mapping = proof.map(|(mapping, _)| mapping);
             let mapped_to = proof.map_or(mapped_to, |(_, end)| mapped_to.min(end));
             let gap_end = self.reorder.held.missing(position..payload.until).next();

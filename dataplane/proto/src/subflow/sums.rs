@@ -103,6 +103,8 @@ pub(super) struct Failed {
     id: MappingId,
     /// Payload positions from here on have no mapping: they are the stream's.
     pub(super) start: u64,
+    /// What MP_FAIL says: the data sequence number of the start.
+    pub(super) data_seq: u64,
 }
 
 /// The mappings being summed.
@@ -139,7 +141,8 @@ impl Sums {
         let overlaps = |known: &Open| known.start < new.end && new.start < known.end;
         let grown = self.last.take_if(|last| overlaps(last) && new.end > last.end);
         if let Some(last) = grown {
-            self.open.push_front(last);
+            let at = self.open.partition_point(|known| known.start < last.start);
+            self.open.insert(at, last);
         } else if self.last.as_ref().is_some_and(overlaps) {
             return Ok(());
         }
@@ -149,13 +152,16 @@ impl Sums {
         };
         let alone = known.next().is_none();
         let same_start = first.start == new.start && first.to == new.to;
-        if first.end == new.end && first.header == new.header && same_start {
-            return Ok(());
-        }
-        if !same_start || !alone || first.end == new.end {
+        let other =
+            first.end == new.end && first.data_fin == new.data_fin && first.header != new.header;
+        if !same_start || !alone || other {
             return Err(Refused::Conflict);
         }
-        if let Some(first) = self.open.get_mut(at).filter(|first| first.end < new.end) {
+        // Sent again, the last mapping of a stream may come with the DATA_FIN that it lacked.
+        let more = |known: &&mut Open| {
+            known.end < new.end || (known.end == new.end && new.data_fin.is_some())
+        };
+        if let Some(first) = self.open.get_mut(at).filter(more) {
             first.end = new.end;
             first.header = new.header;
             first.data_fin = new.data_fin;
@@ -170,7 +176,8 @@ impl Sums {
         if new.start < received {
             return Err(Refused::Conflict);
         }
-        if self.open.len() >= LIMIT {
+        // The next mapping is always taken, or those that are kept would never be complete.
+        if self.open.len() >= LIMIT && new.start > received {
             return Err(Refused::Full);
         }
         let id = self.next_id();
@@ -296,8 +303,7 @@ impl Subflow {
         let falling_back = contiguous && self.may_fall_back(view);
         self.events.push_back(Event::ChecksumFailed { at: to, falling_back });
         if falling_back {
-            self.sums.failed = Some(Failed { id, start });
-            self.pending.fail = Some(data_seq);
+            self.sums.failed = Some(Failed { id, start, data_seq });
             self.ack.now();
             self.timers.start(Timer::Fail, now + self.config.fail_timeout);
         } else {

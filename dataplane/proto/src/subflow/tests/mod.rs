@@ -9,9 +9,13 @@ mod close;
 mod dss;
 mod fallback;
 mod handshake;
+mod join;
 mod mapping;
 mod random;
 mod sack;
+mod signals;
+mod spaces;
+mod sums;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -186,6 +190,8 @@ struct Trace {
     right_edge: u64,
     /// Events not yet looked at.
     events: Vec<Event>,
+    /// Payload that is not proved by its mapping's checksum, and where it belongs.
+    held: Vec<(MappingId, u64, Vec<u8>)>,
 }
 
 impl Trace {
@@ -201,16 +207,22 @@ impl Trace {
             PassiveOpening { isn: OURS, timestamp_offset: 0, local: Some(local), mss: MSS };
         let now = Instant(1_000_000_000);
         let subflow = Subflow::passive_open(now, &Arc::new(config), &syn, &opening);
+        Self::of(subflow.expect("a SYN opens a subflow"), Connection::new(Some(local)), capacity)
+    }
+
+    /// A subflow of a connection of which nothing came yet.
+    fn of(subflow: Subflow, connection: Connection, capacity: u64) -> Self {
         Self {
-            subflow: subflow.expect("a SYN opens a subflow"),
-            connection: Connection::new(Some(local)),
-            now,
+            subflow,
+            connection,
+            now: Instant(1_000_000_000),
             stream: Vec::new(),
             have: RangeSet::new(),
             consumed: 0,
             capacity,
             right_edge: capacity,
             events: Vec::new(),
+            held: Vec::new(),
         }
     }
 
@@ -265,21 +277,50 @@ impl Trace {
         let view = self.view();
         let mut placements = Vec::new();
         let disposition = self.subflow.on_segment(self.now, &segment, &view, &mut placements);
-        for Placement { to, at, len, .. } in placements {
-            let range = to.0..to.0 + u64::from(len);
+        for placement in placements {
+            let Placement { to, at, len, mapping } = placement;
+            let bytes = &payload[at as usize..(at + len) as usize];
             assert!(len > 0, "an empty placement");
-            assert!(range.end <= self.right_edge, "payload taken beyond the right edge");
-            let end = usize::try_from(range.end).expect("streams here are short");
-            self.stream.resize(self.stream.len().max(end), 0);
-            for part in self.have.missing(range.clone()).collect::<Vec<_>>() {
-                let from = at as usize + (part.start - range.start) as usize;
-                let bytes = &payload[from..from + (part.end - part.start) as usize];
-                self.stream[part.start as usize..part.end as usize].copy_from_slice(bytes);
+            assert!(to.0 + u64::from(len) <= self.right_edge, "taken beyond the right edge");
+            match mapping {
+                None => self.store(to.0, bytes),
+                Some(mapping) => {
+                    self.held.push((mapping, to.0, bytes.to_vec()));
+                    let view = self.view();
+                    let sum = sum_of(bytes);
+                    let verdict = self.subflow.on_payload_sum(self.now, &placement, sum, &view);
+                    if let Some(Verdict::Proved(proved)) = verdict {
+                        self.release(|mapping| mapping == proved);
+                    }
+                }
             }
-            self.have.insert(range);
         }
         self.poll_events();
         disposition
+    }
+
+    /// Bytes come into the ring, where they are not yet.
+    fn store(&mut self, to: u64, bytes: &[u8]) {
+        let range = to..to + bytes.len() as u64;
+        let end = usize::try_from(range.end).expect("streams here are short");
+        self.stream.resize(self.stream.len().max(end), 0);
+        for part in self.have.missing(range.clone()).collect::<Vec<_>>() {
+            let from = (part.start - range.start) as usize;
+            let bytes = &bytes[from..from + (part.end - part.start) as usize];
+            self.stream[part.start as usize..part.end as usize].copy_from_slice(bytes);
+        }
+        self.have.insert(range);
+    }
+
+    /// What is held of these mappings comes into the ring.
+    fn release(&mut self, proved: impl Fn(MappingId) -> bool) {
+        for (mapping, to, bytes) in core::mem::take(&mut self.held) {
+            if proved(mapping) {
+                self.store(to, &bytes);
+            } else {
+                self.held.push((mapping, to, bytes));
+            }
+        }
     }
 
     /// A segment comes in whose payload is the stream's from `offset` on.
@@ -303,6 +344,11 @@ impl Trace {
     fn poll_events(&mut self) {
         while let Some(event) = self.subflow.poll_event() {
             assert!(self.connection.on_event(&event), "{event:?} contradicts another subflow");
+            match event {
+                Event::Fallback(_) => self.release(|_| true),
+                Event::Closed => self.held.clear(),
+                _ => {}
+            }
             // The connection knows; nearly every trace has it with its first data.
             if event != Event::FullyEstablished {
                 self.events.push(event);
@@ -374,6 +420,16 @@ impl Trace {
     fn expect_state(&self, state: State) {
         assert_eq!(self.subflow.state(), state);
     }
+}
+
+/// The sum of 16-bit words that the driver gives, the plain way.
+fn sum_of(bytes: &[u8]) -> u32 {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&b| u32::from(b));
+    let mut sum = bytes.chunks(2).map(word).fold(0_u64, |sum, word| sum + u64::from(word));
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u32
 }
 
 /// No acknowledgement out of the ordinary at the start.

@@ -66,13 +66,11 @@ fn usable_in_syn(capable: &MpCapable, config: &Config) -> Result<bool, FallbackR
 
 /// The peer's key, if the MP_CAPABLE of a third ACK is right.
 fn key_in_ack(capable: &MpCapable, local: &LocalKey, checksums: bool) -> Option<Key> {
-    let MpCapableBody::Ack { sender, receiver, data } = capable.body else { return None };
+    let MpCapableBody::Ack { sender, receiver, .. } = capable.body else { return None };
     // "This decision is confirmed by the setting of the 'A' bit in the third packet (the ACK)."
-    let agreed = capable.checksum_required == checksums
-        && data.is_none_or(|data| data.checksum.is_some() == checksums);
     let right = capable.version == VERSION
         && !capable.extensibility
-        && agreed
+        && capable.checksum_required == checksums
         && capable.algorithms & HMAC_SHA256 != 0
         && keys_equal(receiver, local.key);
     right.then_some(sender)

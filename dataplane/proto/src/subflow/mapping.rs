@@ -6,11 +6,12 @@
 //! and touching announcements with the same difference are one entry. A sender with one subflow
 //! therefore never makes more entries than there are gaps in what arrived.
 
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 /// So many entries beyond the one in use are kept; a peer that reorders within more gaps than
-/// that has segments refused, which it then has to send again.
-pub(super) const LIMIT: usize = 64;
+/// that has segments refused, which it then has to send again. A kernel that spreads its data over
+/// subflows changes the difference every 64 KiB or so, and a window is 16 MiB: 256 would do.
+pub(super) const LIMIT: usize = 512;
 
 /// Positions `start..end` lie at `position + shift` in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,7 +53,7 @@ pub(super) struct Mappings {
     /// mapping of the next one is not known.
     current: Mapping,
     /// Later ones, in ascending order, apart from each other and from `current`, or different.
-    ahead: Vec<Mapping>,
+    ahead: VecDeque<Mapping>,
 }
 
 impl Mappings {
@@ -97,26 +98,28 @@ impl Mappings {
         }
         let current_used_up = self.current.end <= received;
         let conflict = |known: &Mapping| known.overlaps(&new) && known.shift != new.shift;
-        if (!current_used_up && conflict(&self.current)) || self.ahead.iter().any(conflict) {
+        // Those that overlap or touch the announcement.
+        let low = self.ahead.partition_point(|known| known.end < new.start);
+        let high = self.ahead.partition_point(|known| known.start <= new.end);
+        if (!current_used_up && conflict(&self.current))
+            || self.ahead.range(low..high).any(conflict)
+        {
             return Err(Refused::Conflict);
         }
         let joins = |known: &Mapping, new: &Mapping| known.shift == new.shift && known.touches(new);
         let to_current = joins(&self.current, &new) || (current_used_up && new.start == received);
-        let full = self.ahead.len() >= LIMIT;
-        if full && !to_current && !self.ahead.iter().any(|known| joins(known, &new)) {
+        // Where none contradicts, all agree but those that only touch, at either end.
+        let differs = |known: &Mapping| known.shift != new.shift;
+        let before = |known: &&Mapping| differs(known) && known.end == new.start;
+        let behind = |known: &&Mapping| differs(known) && known.start == new.end;
+        let low = low + self.ahead.range(low..high).take_while(before).count();
+        let high = high - self.ahead.range(low..high).rev().take_while(behind).count();
+        if low == high && !to_current && self.ahead.len() >= LIMIT {
             return Err(Refused::Full);
         }
-        let mut at = 0;
-        while let Some(known) = self.ahead.get(at) {
-            if joins(known, &new) {
-                new = new.join(&self.ahead.remove(at));
-            } else {
-                at += 1;
-            }
-        }
+        new = self.ahead.drain(low..high).fold(new, |new, known| new.join(&known));
         if !to_current {
-            let at = self.ahead.partition_point(|known| known.start < new.start);
-            self.ahead.insert(at, new);
+            self.ahead.insert(low, new);
         } else if joins(&self.current, &new) {
             self.current = self.current.join(&new);
         } else {
@@ -141,9 +144,9 @@ impl Mappings {
     #[inline]
     pub(super) fn advance(&mut self, received: u64) {
         while self.current.end <= received
-            && self.ahead.first().is_some_and(|next| next.start <= received)
+            && let Some(next) = self.ahead.pop_front_if(|next| next.start <= received)
         {
-            self.current = self.ahead.remove(0);
+            self.current = next;
         }
     }
 

@@ -20,8 +20,8 @@ use super::{Event, Mode, Placement, ResetCause, ResetReason, State, Subflow, Vie
 use crate::seq::{DataSeq, StreamOffset};
 use crate::time::Instant;
 
-/// So many mappings with payload missing are kept.
-pub(super) const LIMIT: usize = 128;
+/// So many mappings with payload missing are kept, which is as many as there may be gaps.
+pub(super) const LIMIT: usize = super::sack::MAX_RANGES;
 
 /// Names a mapping whose payload is being summed, on one subflow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -277,9 +277,10 @@ fn mappings_that_are_used_up_make_room_for_others() {
         assert_eq!(trace.recv_at(later, at), Disposition::Accepted);
         let earlier = with_dss(seg(at, 100), dss(at, at + 100, 100));
         assert_eq!(trace.recv_at(earlier, at + 100), Disposition::Accepted);
-        trace.expect_stream(at + 200);
+        assert_eq!(trace.edge(), at + 200);
         trace.expect_ack(at + 200);
     }
+    trace.expect_stream(2 * crate::subflow::mapping::LIMIT as u64 * 200);
 }
 
 #[test]

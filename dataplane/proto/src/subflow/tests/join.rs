@@ -118,6 +118,28 @@ fn the_right_third_ack_completes_the_join_and_is_answered_with_a_data_ack() {
 }
 
 #[test]
+fn a_join_without_timestamps_window_scale_and_sack_works() {
+    let mut syn = join_syn();
+    syn.options = Options { mptcp: syn.options.mptcp, ..Default::default() };
+    let mut trace = begun_by(&syn);
+    let options = trace.expect_one().options;
+    assert_eq!(
+        (options.timestamps, options.window_scale, options.sack_permitted),
+        (None, None, false)
+    );
+    let bare = |mut segment: Segment| {
+        segment.options.timestamps = None;
+        segment
+    };
+    trace.accept(bare(third_ack()));
+    trace.expect_events(&[JOINED]);
+    // The whole window of 1 MiB cannot be told, but all that can.
+    assert_eq!(trace.expect_ack(0).window, u16::MAX);
+    trace.accept(bare(mapped(0, 100)));
+    trace.expect_stream(100);
+}
+
+#[test]
 fn a_backup_flag_of_the_peer_is_told() {
     let mut trace = begun_by(&join_syn_with(true, LocalKey::new(OUR_KEY).token));
     trace.expect_sent(1);

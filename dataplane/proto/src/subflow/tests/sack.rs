@@ -78,6 +78,19 @@ fn beside_a_data_ack_three_blocks_fit() {
 }
 
 #[test]
+fn beside_timestamps_and_a_data_fin_no_block_fits() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(500, 100));
+    trace.connection.shutdown_write(StreamOffset(0));
+    let sent = trace.expect_one();
+    assert!(sent.options.mptcp.dss.is_some_and(|dss| dss.data_fin && dss.ack.is_some()));
+    assert_eq!(blocks(&sent), []);
+    // What was left out is told the next time.
+    trace.subflow.request_ack();
+    assert_eq!(blocks(&trace.expect_one()), [block(500, 600)]);
+}
+
+#[test]
 fn without_sack_at_the_peer_none_is_sent() {
     let mut syn = plain_syn();
     syn.options.sack_permitted = false;

@@ -233,6 +233,9 @@ fn a_mapping_without_the_checksum_agreed_on_or_with_one_not_agreed_on_is_fatal()
     broken(checked(), data_fin(0, 0));
     let unsummed = ack_body(Some(MpCapableData { length: 100, checksum: None }));
     broken(checked(), with_mptcp(seg(0, 100), capable_with(unsummed, true)));
+    let mut half_open = Trace::listen(config(ChecksumPolicy::Accept), syn_with(true));
+    half_open.expect_sent(1);
+    broken(half_open, with_mptcp(seg(0, 100), capable_with(unsummed, true)));
     broken(Trace::mptcp(), under(proved(0, 100), 0, 100));
     broken(Trace::mptcp(), with_mptcp(seg(0, 100), first_data(100)));
 }

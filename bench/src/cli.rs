@@ -204,6 +204,9 @@ struct DemoArguments {
     /// Write one JSON document to a file or (-) standard output.
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
+    /// Draw the result as an SVG picture.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// What the namespaces' names start with.
     #[arg(long, default_value = "mpxdp-demo", value_name = "PREFIX")]
     name: String,
@@ -246,6 +249,7 @@ pub(crate) fn run() -> Result<u8> {
                 mtus: arguments.mtu,
                 receivers: arguments.receivers,
                 json: arguments.json,
+                plot: arguments.plot,
                 unprivileged: arguments.unprivileged,
             })?;
             Ok(u8::from(!exact))

@@ -10,10 +10,12 @@
 
 mod memory;
 mod plan;
+mod plot;
 mod run;
 mod table;
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use plan::{Place, Receiver, order, places};
@@ -41,6 +43,8 @@ pub struct Options {
     pub receivers: Vec<Receiver>,
     /// Where the document goes, if anywhere.
     pub json: Option<Target>,
+    /// Where the result is drawn, as SVG, if anywhere.
+    pub plot: Option<PathBuf>,
     /// Show the receive path without the privileges that a lab needs.
     pub unprivileged: bool,
 }
@@ -71,6 +75,9 @@ pub fn run(options: &Options) -> Result<bool> {
     eprint!("{}", table::render(&document));
     if let Some(json) = &mut json {
         report::write(&document, json)?;
+    }
+    if let Some(path) = &options.plot {
+        plot::draw(&document, path)?;
     }
     Ok(exact)
 }

@@ -177,9 +177,6 @@ impl Subflow {
             }
             let at = (position as i64 - payload.start) as u32;
             self.place(StreamOffset(to), at, len as u32, mapping, view, placements);
-            if let Some(mapping) = mapping {
-                self.sums.place(mapping, len);
-            }
             self.statistics.bytes += len;
             position += len;
         }
@@ -193,7 +190,6 @@ impl Subflow {
         self.receive.next += (position - self.receive.received) as u32;
         self.receive.received = position;
         self.mappings.advance(position);
-        self.sums.advance(position);
         self.on_in_order(now, len);
         if filled {
             // RFC 5681, section 4.2: also "when the incoming segment fills in all or part of a gap".

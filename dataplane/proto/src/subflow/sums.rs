@@ -91,8 +91,7 @@ pub(super) struct Open {
     header: Header,
     /// Where the stream ends, if the mapping says so.
     data_fin: Option<StreamOffset>,
-    /// Octets that were placed, and those of them that were summed.
-    placed: u64,
+    /// Octets that were summed.
     summed: u64,
     sum: u64,
 }
@@ -183,7 +182,7 @@ impl Sums {
         let id = self.next_id();
         let at = self.open.partition_point(|known| known.start < new.start);
         let Announced { start, end, to, header, data_fin } = new;
-        let open = Open { id, start, end, to, header, data_fin, placed: 0, summed: 0, sum: 0 };
+        let open = Open { id, start, end, to, header, data_fin, summed: 0, sum: 0 };
         self.open.insert(at, open);
         Ok(())
     }
@@ -196,25 +195,6 @@ impl Sums {
         let at = self.open.partition_point(|known| known.end <= position);
         let known = self.open.get(at).filter(|known| known.start <= position)?;
         Some((known.id, known.end))
-    }
-
-    /// Octets of a mapping were placed.
-    pub(super) fn place(&mut self, id: MappingId, len: u64) {
-        if let Some(open) = self.open.iter_mut().find(|open| open.id == id) {
-            open.placed += len;
-        }
-    }
-
-    /// Forgets announcements whose payload had come under others.
-    pub(super) fn advance(&mut self, received: u64) {
-        while self.open.front().is_some_and(|open| open.end <= received && open.placed == 0) {
-            self.open.pop_front();
-        }
-    }
-
-    /// Whether, by all mappings, the subflow's payload is the stream itself.
-    fn is_identity(&self) -> bool {
-        self.open.iter().all(|open| open.to.0 == open.start)
     }
 }
 
@@ -299,8 +279,7 @@ impl Subflow {
         let data_seq = mptcp.remote_seq(to).0;
         // "If it is known that all unacknowledged data in flight is contiguous [...], an infinite
         // mapping can be applied to the subflow without the need to close it first."
-        let contiguous = to.0 == start && self.sums.is_identity();
-        let falling_back = contiguous && self.may_fall_back(view);
+        let falling_back = self.may_fall_back(view);
         self.events.push_back(Event::ChecksumFailed { at: to, falling_back });
         if falling_back {
             self.sums.failed = Some(Failed { id, start, data_seq });

@@ -54,6 +54,14 @@ fn the_window_is_not_scaled_before_the_third_ack() {
 }
 
 #[test]
+fn the_window_of_the_syn_ack_counts_as_told() {
+    let mut trace = Trace::mptcp_with_capacity(10_000);
+    let view = trace.view();
+    assert_eq!(trace.subflow.advertised(), StreamOffset(10_000));
+    assert!(!trace.subflow.window_update_due(&view));
+}
+
+#[test]
 fn without_window_scaling_at_the_peer_the_window_field_is_in_octets() {
     let mut syn = plain_syn();
     syn.options.window_scale = None;

@@ -13,7 +13,7 @@ fn join_syn_with(backup: bool, token: Token) -> Segment {
     with_mptcp(syn(), MptcpOptions { join: Some(join), ..Default::default() })
 }
 
-fn join_syn() -> Segment {
+pub(super) fn join_syn() -> Segment {
     join_syn_with(false, LocalKey::new(OUR_KEY).token)
 }
 
@@ -37,7 +37,11 @@ fn opening() -> JoinOpening {
 }
 
 #[expect(clippy::result_large_err, reason = "it is the result of what is tested")]
-fn join(connection: &Connection, syn: &Segment, view: &View) -> Result<Subflow, Refusal> {
+pub(super) fn join(
+    connection: &Connection,
+    syn: &Segment,
+    view: &View,
+) -> Result<Subflow, Refusal> {
     let now = Instant(1_000_000_000);
     Subflow::passive_join(now, &Arc::new(calm()), syn, connection, view, &opening())
 }
@@ -75,7 +79,7 @@ fn join_ack(hmac: [u8; 20]) -> MptcpOptions {
     MptcpOptions { join: Some(MpJoin::Ack { hmac }), ..Default::default() }
 }
 
-fn third_ack() -> Segment {
+pub(super) fn third_ack() -> Segment {
     with_mptcp(seg(0, 0), join_ack(hmac()))
 }
 
@@ -137,6 +141,17 @@ fn a_join_without_timestamps_window_scale_and_sack_works() {
     assert_eq!(trace.expect_ack(0).window, u16::MAX);
     trace.accept(bare(mapped(0, 100)));
     trace.expect_stream(100);
+}
+
+#[test]
+fn a_join_tells_nothing_that_the_first_subflow_told() {
+    let mut trace = begun();
+    let view = trace.view();
+    for segment in [third_ack(), mapped(0, 100)] {
+        let _ = trace.subflow.on_segment(trace.now, &segment, &view, &mut Vec::new());
+    }
+    assert_eq!(trace.subflow.poll_event(), Some(JOINED));
+    assert_eq!(trace.subflow.poll_event(), None);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod join;
 mod mapping;
 mod random;
 mod sack;
+mod several;
 mod signals;
 mod spaces;
 mod sums;

@@ -35,6 +35,9 @@ fn an_address_is_announced_until_it_is_echoed() {
     let mut trace = Trace::mptcp();
     assert!(trace.subflow.announce(AddressId(2), ADDRESS, None));
     let expected = ours(2, ADDRESS, None);
+    // An echo of an earlier announcement of it that comes late is none of this one.
+    trace.accept(carrying(echo(expected)));
+    trace.expect_events(&[]);
     let first = trace.expect_ack(0);
     assert_eq!(first.options.mptcp.add_addr, Some(expected));
     // With timestamps and a DATA_ACK it just fits.
@@ -158,12 +161,27 @@ fn the_priority_of_a_subflow_is_told_and_heard() {
     trace.accept(with_mptcp(seg(0, 0), priority(true)));
     trace.expect_events(&[Event::PriorityChanged { backup: true }]);
     assert_eq!(trace.subflow.backup(), (true, true));
-    // On data it counts as well.
-    let mut data = mapped(0, 100);
-    data.options.mptcp.priority = Some(false);
+}
+
+#[test]
+fn signals_on_data_are_heard() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(0, 100));
+    let mut data = mapped(100, 100);
+    data.options.mptcp.priority = Some(true);
     trace.accept(data);
-    trace.expect_events(&[Event::PriorityChanged { backup: false }]);
-    trace.expect_stream(100);
+    trace.expect_events(&[Event::PriorityChanged { backup: true }]);
+    let mut data = mapped(200, 100);
+    data.options.mptcp.add_addr = Some(theirs(4, ADDRESS, None));
+    trace.accept(data);
+    trace.expect_events(&[Event::AddressAnnounced(theirs(4, ADDRESS, None))]);
+    let mut data = mapped(300, 100);
+    let mut removed = RemoveAddr::default();
+    assert!(removed.push(AddressId(4)));
+    data.options.mptcp.remove_addr = Some(removed);
+    trace.accept(data);
+    trace.expect_events(&[Event::AddressesRemoved(removed)]);
+    trace.expect_stream(400);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn checksum(data_seq: u64, subflow_seq: u32, length: u16, payload: &[u8]) -> u16
     !(sum_of(&bytes) as u16)
 }
 
-fn with_checksum(mut dss: Dss, payload: &[u8]) -> Dss {
+pub(super) fn with_checksum(mut dss: Dss, payload: &[u8]) -> Dss {
     if let Some(mapping) = &mut dss.mapping {
         let DssNumber::Long(data_seq) = mapping.data_seq else { panic!("a long one is expected") };
         mapping.checksum = Some(checksum(data_seq, mapping.subflow_seq, mapping.length, payload));
@@ -61,7 +61,7 @@ fn first_data(length: u16) -> MptcpOptions {
 }
 
 /// Established, with checksums.
-fn checked() -> Trace {
+pub(super) fn checked() -> Trace {
     let mut trace = Trace::listen(config(ChecksumPolicy::Accept), syn_with(true));
     trace.expect_sent(1);
     trace.accept(with_mptcp(seg(0, 0), capable_with(ack_body(None), true)));
@@ -404,6 +404,22 @@ fn data_before_the_failed_mapping_still_has_to_be_proved() {
     trace.accept(under(proved(0, 100), 60, 40));
     trace.expect_stream(100);
     assert_eq!(data_ack_of(&trace.expect_ack(200)), 100);
+}
+
+#[test]
+fn nothing_behind_the_failed_mapping_is_proved_any_more() {
+    // The sum of a later mapping comes after the failure of an earlier one.
+    let mut trace = checked();
+    let view = trace.view();
+    let mut later = Vec::new();
+    let segment = under(proved(100, 100), 100, 100);
+    let _ = trace.subflow.on_segment(trace.now, &segment, &view, &mut later);
+    let first = under(proved(0, 100), 0, 100);
+    assert_eq!(trace.recv_bytes(first, &damaged(0, 100)), Disposition::Accepted);
+    let sum = sum_of(&text(100, 100));
+    assert_eq!(trace.subflow.on_payload_sum(trace.now, &later[0], sum, &view), None);
+    trace.expect_events(&[Event::ChecksumFailed { at: StreamOffset(0), falling_back: true }]);
+    assert_eq!(data_ack_of(&trace.expect_ack(200)), 0);
 }
 
 #[test]

@@ -174,6 +174,8 @@ impl<'a> Bench<'a> {
         };
         let mut command = self.lab.command(Side::Sender, &self.programs.bench);
         command.args(["sender", "--connect", &self.listen().to_string(), "--protocol", protocol]);
+        // Less than we wait for it, so that it says itself what it waited for.
+        command.args(["--patience", "15"]);
         command.args(more);
         Running::start("sender", &mut command, cpus)
     }

@@ -71,10 +71,12 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,
 
-    /// Further addresses that peers are told of: auto, none, or a list of addresses.
+    /// Further addresses that peers are told of, for further subflows: auto, none, or a list of
+    /// addresses of the NICs.
     ///
-    /// Connections have one subflow in this version: `auto` announces nothing, and addresses are
-    /// refused.
+    /// auto is every address of the NICs and their VLANs, of both families. An address stands for
+    /// the port that is listened on, unless it has one of its own. Subflows to addresses that are
+    /// neither announced nor the first subflow's are refused.
     #[arg(long, value_name = "auto|none|ADDR[:PORT]", default_value = "auto")]
     #[arg(value_delimiter = ',', num_args = 1..)]
     pub(crate) announce: Vec<Announce>,
@@ -121,23 +123,33 @@ impl RecvArgs {
         }
     }
 
+    /// What peers are told of.
+    pub(crate) fn announce(&self) -> mpxdp::Announce {
+        match self.announce[..] {
+            [Announce::Auto] => mpxdp::Announce::Auto,
+            [Announce::None] => mpxdp::Announce::None,
+            _ => mpxdp::Announce::Addresses(
+                self.announce
+                    .iter()
+                    .filter_map(|announce| match *announce {
+                        Announce::Address(ip, port) => Some((ip, port)),
+                        Announce::Auto | Announce::None => None,
+                    })
+                    .collect(),
+            ),
+        }
+    }
+
     /// Checks what can be told from the arguments alone.
     ///
     /// # Errors
     ///
     /// A [`Failure`] of usage.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if let Some(Announce::Address(ip, _)) =
-            self.announce.iter().find(|announce| matches!(announce, Announce::Address(..)))
-        {
-            return Err(Failure::usage(format!(
-                "--announce {ip}: announcing addresses is not supported yet, connections have one \
-                 subflow; use --announce none"
-            )));
-        }
-        if self.announce.len() > 1 {
+        let address = |announce: &Announce| matches!(announce, Announce::Address(..));
+        if self.announce.len() > 1 && !self.announce.iter().all(address) {
             return Err(Failure::usage(
-                "--announce: auto and none stand alone; name one of them".to_owned(),
+                "--announce: auto and none stand alone; name one of them, or addresses".to_owned(),
             ));
         }
         for (n, nic) in self.nics.iter().enumerate() {
@@ -256,6 +268,23 @@ mod tests {
     }
 
     #[test]
+    fn addresses_to_announce_are_a_list() {
+        assert_eq!(recv(&[]).unwrap().announce(), mpxdp::Announce::Auto);
+        assert_eq!(recv(&["--announce", "none"]).unwrap().announce(), mpxdp::Announce::None);
+        let list = mpxdp::Announce::Addresses(vec![
+            ("10.1.0.2".parse().unwrap(), None),
+            ("fd00::2".parse().unwrap(), Some(5001)),
+        ]);
+        for arguments in [
+            &["--announce", "10.1.0.2,[fd00::2]:5001"][..],
+            &["--announce", "10.1.0.2", "[fd00::2]:5001"],
+            &["--announce", "10.1.0.2", "--announce", "[fd00::2]:5001"],
+        ] {
+            assert_eq!(recv(arguments).unwrap().announce(), list, "{arguments:?}");
+        }
+    }
+
+    #[test]
     fn a_file_takes_one_connection_and_a_directory_takes_all() {
         assert_eq!(recv(&["--output", "f"]).unwrap().limit(), Some(1));
         assert_eq!(recv(&["--output", "-"]).unwrap().limit(), Some(1));
@@ -273,8 +302,7 @@ mod tests {
             (&["--listen", "10.0.0.3:1"], "--listen"),
             (&["--nic", "eth1:queue=1"], "queue=1"),
             (&["--nic", "eth0:queues=1"], "eth0"),
-            (&["--announce", "10.1.0.2"], "not supported yet"),
-            (&["--announce", "auto", "10.1.0.2:5000"], "not supported yet"),
+            (&["--announce", "auto", "10.1.0.2:5000"], "stand alone"),
             (&["--announce", "auto,none"], "stand alone"),
             (&["--announce", "both"], "both"),
             (&["--output", "f", "--connections", "2"], "file for each"),

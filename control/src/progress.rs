@@ -51,15 +51,24 @@ impl Progress {
         }
     }
 
-    /// Changes the live line: bytes received so far, connections that are open and that ended.
-    pub(crate) fn update(&mut self, now: Instant, bytes: u64, open: u64, ended: u64) {
+    /// Changes the live line: bytes received so far, connections that are open, the subflows that
+    /// there are, and connections that ended.
+    pub(crate) fn update(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        open: u64,
+        subflows: u64,
+        ended: u64,
+    ) {
         let Some(bar) = &self.bar else { return };
         let rate = self.recent.rate(now, bytes);
         bar.set_message(format!(
-            "{}  {}  {} open, {ended} ended",
+            "{}  {}  {} open by {}, {ended} ended",
             units::rate(rate),
             units::bytes(bytes),
             units::count(open, "connection"),
+            units::count(subflows, "subflow"),
         ));
         bar.tick();
     }

@@ -38,7 +38,7 @@ fn wrong_arguments_are_named() {
     recv_refused(&["--mode", "turbo"], 2, &["turbo", "zerocopy"]);
     recv_refused(&["--placement", "everywhere"], 2, &["everywhere", "reader"]);
     recv_refused(&["--connections", "0"], 2, &["--connections"]);
-    recv_refused(&["--announce", "10.1.0.2"], 2, &["10.1.0.2", "not supported yet"]);
+    recv_refused(&["--announce", "none", "10.1.0.2"], 2, &["--announce", "stand alone"]);
     recv_refused(&["--output", "f", "--connections", "2"], 2, &["--connections", "/"]);
     recv_refused(&["--output", "-", "--report", "-"], 2, &["--report"]);
     recv_refused(&["--placement", "reader=4095"], 2, &["4095", "may not use"]);

@@ -1,29 +1,44 @@
-//! What a worker and the application share of one connection.
+//! What workers and the application share of one connection.
+
+mod subflows;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use mpxdp_proto::connection::{Connection as DataLevel, Mode, View};
+use mpxdp_proto::segment::AddressId;
 use mpxdp_proto::seq::StreamOffset;
-use mpxdp_proto::subflow::{FallbackReason, SubflowStatistics as Counts};
+use mpxdp_proto::subflow::FallbackReason;
+use mpxdp_proto::time::Instant as EngineTime;
 
+use self::subflows::Subflows;
+use crate::listener::Entrance;
 use crate::receive::{Failure, Ring};
-use crate::stats::{Closed, ConnectionStatistics, SubflowStatistics};
-use crate::worker::{Counter, FlowId, FlowKey, Handle};
+use crate::stats::{Closed, ConnectionStatistics};
+use crate::worker::TokenInUse;
 
-/// What the application wants of a connection's workers.
+pub(crate) use self::subflows::{Announced, Record};
+
+/// What the application, or another subflow's worker, wants of a subflow's worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wishes(u8);
 
 impl Wishes {
-    /// Our stream has ended: tell the peer.
+    /// What the connection knows has changed: our stream has ended, say. Tell the peer what it is
+    /// to know.
     pub(crate) const TELL: Self = Self(1);
     /// The window has opened: tell the peer if it is to know.
     pub(crate) const WINDOW: Self = Self(2);
     /// Reset the connection.
     pub(crate) const ABORT: Self = Self(4);
+    /// Data is complete that was not when the peer was last told: acknowledge it.
+    pub(crate) const ACK: Self = Self(8);
+    /// The connection has ended without us: reset the subflow.
+    pub(crate) const RESET: Self = Self(16);
+    /// The peer has given up its address: see whether the subflow still works.
+    pub(crate) const CHECK: Self = Self(32);
 
     /// Whether `wish` is among them.
     pub(crate) const fn contain(self, wish: Self) -> bool {
@@ -31,73 +46,68 @@ impl Wishes {
     }
 }
 
-/// A connection, as its worker and the application's thread share it.
+/// A connection, as the workers of its subflows and the application's thread share it.
+#[derive(Debug)]
 pub(crate) struct Connection {
     /// The data level.
     pub(crate) level: DataLevel,
     /// Where its bytes are.
     pub(crate) ring: Arc<Ring>,
-    wishes: AtomicU8,
-    queued: AtomicBool,
+    /// Where it came in; keeps that steered to us for subflows that join.
+    pub(crate) entrance: Arc<Entrance>,
+    subflows: Subflows,
+    /// By which subflows that join find it.
+    token: Mutex<Option<TokenInUse>>,
     closed: AtomicU8,
     established: Instant,
     ended: OnceLock<Instant>,
-    subflow: SubflowRecord,
-}
-
-/// What is known of a subflow outside of its worker.
-struct SubflowRecord {
-    key: FlowKey,
-    id: FlowId,
-    worker: Arc<Handle>,
-    nic: Arc<str>,
-    queue: AtomicU32,
-    bytes: Counter,
-    segments: Counter,
-    out_of_order: Counter,
-    duplicate_bytes: Counter,
-    retransmitted_bytes: Counter,
 }
 
 impl Connection {
-    /// A connection whose first subflow is `key`, which is `id` to `worker` and came in on `nic`.
+    /// A connection that came in at `entrance` by the subflow `first`.
     pub(crate) fn new(
         level: DataLevel,
         ring: Arc<Ring>,
-        key: FlowKey,
-        id: FlowId,
-        worker: Arc<Handle>,
-        nic: Arc<str>,
+        entrance: Arc<Entrance>,
+        first: Arc<Record>,
     ) -> Self {
         Self {
             level,
             ring,
-            wishes: AtomicU8::new(0),
-            queued: AtomicBool::new(false),
+            entrance,
+            subflows: Subflows::new(first),
+            token: Mutex::new(None),
             closed: AtomicU8::new(0),
             established: Instant::now(),
             ended: OnceLock::new(),
-            subflow: SubflowRecord {
-                key,
-                id,
-                worker,
-                nic,
-                queue: AtomicU32::new(0),
-                bytes: Counter::default(),
-                segments: Counter::default(),
-                out_of_order: Counter::default(),
-                duplicate_bytes: Counter::default(),
-                retransmitted_bytes: Counter::default(),
-            },
         }
     }
 
-    pub(crate) const fn local(&self) -> SocketAddr {
-        self.subflow.key.local
+    /// Lets subflows join by `token`, until the connection ends or falls back.
+    pub(crate) fn open_to_joins(self: &Arc<Self>, token: TokenInUse) {
+        token.names(self);
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
     }
 
+    /// Gives up the token.
+    pub(crate) fn forget_token(&self) {
+        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(token);
+    }
+
+    /// Our address on the first subflow.
+    pub(crate) const fn local(&self) -> SocketAddr {
+        self.subflows.first().local
+    }
+
+    /// The peer's address on the first subflow.
     pub(crate) const fn remote(&self) -> SocketAddr {
-        self.subflow.key.remote
+        self.subflows.first().remote
+    }
+
+    /// Whether it speaks MPTCP, so that a subflow's end is not its own.
+    pub(crate) fn is_mptcp(&self) -> bool {
+        self.level.mode() == Mode::Mptcp
     }
 
     /// What a subflow must know of the connection now.
@@ -106,35 +116,118 @@ impl Connection {
         self.level.view(self.ring.edge(), self.ring.right_edge())
     }
 
-    /// For the application: asks something of the worker, and wakes it if it sleeps.
+    /// The identifier of the address and port that a join may come to: that of the first subflow,
+    /// or one that was announced.
+    pub(crate) fn address_id(&self, to: SocketAddr) -> Option<AddressId> {
+        if to == self.local() {
+            return Some(AddressId(0));
+        }
+        self.entrance.announced.iter().find(|known| known.at == to).map(|known| known.id)
+    }
+
+    /// What is to be announced to the peer.
+    pub(crate) fn announced(&self) -> impl Iterator<Item = Announced> + '_ {
+        let initial = self.local();
+        self.entrance.announced.iter().copied().filter(move |known| known.at != initial)
+    }
+
+    /// Takes a place for a subflow that joins, if there are fewer than `limit`.
+    pub(crate) fn begin_join(self: &Arc<Self>, limit: usize) -> Option<Joining> {
+        self.subflows.begin_join(limit).then(|| Joining(Arc::clone(self)))
+    }
+
+    /// Adds a subflow that has joined. `false`: the connection has ended.
+    pub(crate) fn add(&self, record: Arc<Record>) -> bool {
+        self.subflows.add(record)
+    }
+
+    /// A subflow has ended. If it was the last, the connection has ended too, unless another may
+    /// yet join: then it says so.
+    pub(crate) fn leave(&self, record: &Record, now: EngineTime) -> bool {
+        if !self.subflows.leave(record, now) {
+            return false;
+        }
+        let over = !self.is_mptcp() || self.level.is_closed(self.ring.edge());
+        if over || self.ring.failure().is_some() {
+            self.end(Failure::Reset, Closed::Reset, Wishes::RESET);
+            return false;
+        }
+        self.subflows.is_orphaned_since(now)
+    }
+
+    /// Whether there has been no subflow since `when`, while the connection has not ended.
+    pub(crate) fn is_orphaned_since(&self, when: EngineTime) -> bool {
+        self.subflows.is_orphaned_since(when)
+    }
+
+    /// Asks something of the workers of all subflows. Without any, an abort ends the connection.
     pub(crate) fn ask(&self, wish: Wishes) {
-        self.wishes.fetch_or(wish.0, Ordering::SeqCst);
-        // One entry in the worker's queue is enough, however often the reader asks.
-        if !self.queued.swap(true, Ordering::SeqCst) {
-            self.subflow.worker.attend(self.subflow.id);
+        let heard = self.subflows.ask(wish, |_| true);
+        if !heard && wish.contain(Wishes::ABORT) {
+            self.end(Failure::Aborted, self.aborted(), wish);
         }
     }
 
-    /// For the worker: what has been asked for since the last time.
-    pub(crate) fn take_wishes(&self) -> Wishes {
-        self.queued.store(false, Ordering::SeqCst);
-        Wishes(self.wishes.swap(0, Ordering::SeqCst))
+    /// Asks something of the workers of all subflows but `me`.
+    pub(crate) fn ask_others(&self, me: &Record, wish: Wishes) {
+        self.subflows.ask(wish, |record| !std::ptr::eq(record, me));
+    }
+
+    /// The peer has given up addresses: asks the workers of the subflows from there to see whether
+    /// they still work.
+    pub(crate) fn check_paths(&self, ids: &[AddressId]) {
+        self.subflows.ask(Wishes::CHECK, |record| record.is_from(ids));
+    }
+
+    /// See [`Subflows::on_commit`].
+    pub(crate) fn on_commit(
+        &self,
+        me: &Record,
+        until: StreamOffset,
+        before: StreamOffset,
+        edge: StreamOffset,
+    ) -> bool {
+        self.subflows.on_commit(me, until, before, edge)
+    }
+
+    /// An acknowledgement went out by `me`, with what `view` says.
+    pub(crate) fn on_window_told(&self, me: &Record, view: &View) {
+        let room = view.right_edge.0.saturating_sub(view.edge.0);
+        self.subflows.on_window_told(me, room, self.ring.capacity() as u64);
+    }
+
+    /// The longest round-trip time of its subflows: the data that is under way on the slowest has
+    /// to fit into the window with all that comes by the others meanwhile.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.subflows.round_trip()
     }
 
     /// The peer's stream ends at `at`; `how` if nothing else comes first.
     pub(crate) fn set_end(&self, at: StreamOffset, how: Closed) {
         // The ring wakes the reader, who may ask how at once.
-        self.close(how);
+        let _ =
+            self.closed.compare_exchange(0, closed_code(how), Ordering::AcqRel, Ordering::Acquire);
         self.ring.set_end(at);
     }
 
-    /// No more data comes, and what came is not complete.
-    pub(crate) fn fail(&self, failure: Failure, how: Closed) {
+    /// How a connection counts as closed that our side has aborted.
+    pub(crate) fn aborted(&self) -> Closed {
+        if self.is_mptcp() { Closed::FastClose } else { Closed::Reset }
+    }
+
+    /// The one end of a connection, whatever the cause. If the peer's stream is not complete, its
+    /// reader is told of `failure`. The workers of subflows that are left are asked for `left`.
+    pub(crate) fn end(&self, failure: Failure, how: Closed, left: Wishes) {
+        if !self.subflows.close() {
+            return;
+        }
         if !self.is_complete() {
             self.closed.store(closed_code(how), Ordering::Release);
             self.ring.fail(failure);
-            self.finish();
         }
+        self.ended.get_or_init(Instant::now);
+        self.forget_token();
+        self.subflows.ask(left, |_| true);
     }
 
     /// Whether the peer's stream has come whole.
@@ -143,30 +236,8 @@ impl Connection {
         self.level.view(edge, edge).remote_complete()
     }
 
-    /// Takes the time at which the connection ended.
-    pub(crate) fn finish(&self) {
-        self.ended.get_or_init(Instant::now);
-    }
-
-    fn close(&self, how: Closed) {
-        let _ =
-            self.closed.compare_exchange(0, closed_code(how), Ordering::AcqRel, Ordering::Acquire);
-    }
-
-    /// For the worker: what the subflow has counted, and the queue of its last packet.
-    pub(crate) fn publish(&self, counts: &Counts, queue: u32) {
-        let record = &self.subflow;
-        record.bytes.set(counts.bytes);
-        record.segments.set(counts.segments);
-        record.out_of_order.set(counts.out_of_order);
-        record.duplicate_bytes.set(counts.duplicate_bytes);
-        record.retransmitted_bytes.set(counts.retransmitted_bytes);
-        record.queue.store(queue, Ordering::Relaxed);
-    }
-
     /// What the connection has done so far.
     pub(crate) fn statistics(&self) -> ConnectionStatistics {
-        let record = &self.subflow;
         let (mptcp, fallback) = match self.level.mode() {
             Mode::Negotiating => (false, None),
             Mode::Mptcp => (true, None),
@@ -184,19 +255,19 @@ impl Connection {
             fallback,
             // The end may have been announced while data before it is still missing.
             closed: closed.filter(|_| failed || self.is_complete()),
-            subflows: vec![SubflowStatistics {
-                local: self.local(),
-                remote: self.remote(),
-                nic: record.nic.to_string(),
-                queue: record.queue.load(Ordering::Relaxed),
-                worker: record.worker.index,
-                bytes: record.bytes.get(),
-                segments: record.segments.get(),
-                out_of_order: record.out_of_order.get(),
-                duplicate_bytes: record.duplicate_bytes.get(),
-                retransmitted_bytes: record.retransmitted_bytes.get(),
-            }],
+            subflows: self.subflows.statistics(),
         }
+    }
+}
+
+/// A place among the subflows of a connection for one whose handshake is under way, until it is
+/// dropped.
+#[derive(Debug)]
+pub(crate) struct Joining(Arc<Connection>);
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        self.0.subflows.end_join();
     }
 }
 

@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::connection::Announced;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 
@@ -41,8 +42,9 @@ impl From<Ended> for Error {
 
 /// Keeps an address and port ours: the steering program's entry and the kernel's reservation.
 ///
-/// The listener holds it, and so does each flow that came in by it. If it went with the listener,
-/// the kernel would get the packets of the connections that are left, and reset them.
+/// The listener's [`Entrance`] has it, and so does each flow and connection that came in there. If
+/// it went with the listener, the kernel would get the packets of the connections that are left,
+/// and reset them.
 pub(crate) struct Hold {
     at: SocketAddr,
     release: Option<Box<dyn FnOnce() + Send + Sync>>,
@@ -69,11 +71,28 @@ impl fmt::Debug for Hold {
     }
 }
 
+/// Where the connections of a listener come in, and subflows that join them: it outlives the
+/// listener as long as any of them lives.
+#[derive(Debug, Default)]
+pub(crate) struct Entrance {
+    /// Of the listener's address, and of those that are announced.
+    _holds: Vec<Arc<Hold>>,
+    /// The further addresses and ports that peers are told of.
+    pub(crate) announced: Vec<Announced>,
+}
+
+impl Entrance {
+    /// An entrance that is kept steered to us by `holds`.
+    pub(crate) const fn new(holds: Vec<Arc<Hold>>, announced: Vec<Announced>) -> Self {
+        Self { _holds: holds, announced }
+    }
+}
+
 /// What workers see of a listener.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    /// Keeps the address ours.
-    pub(crate) hold: Arc<Hold>,
+    /// Where its connections come in.
+    pub(crate) entrance: Arc<Entrance>,
     limits: Limits,
     half_open: AtomicUsize,
     queue: Mutex<Queue>,
@@ -128,9 +147,9 @@ impl Backlog {
     /// # Errors
     ///
     /// No descriptor is left.
-    pub(crate) fn new(hold: Arc<Hold>, limits: Limits) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(entrance: Entrance, limits: Limits) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            hold,
+            entrance: Arc::new(entrance),
             limits,
             half_open: AtomicUsize::new(0),
             queue: Mutex::default(),

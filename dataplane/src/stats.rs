@@ -52,7 +52,8 @@ pub struct ConnectionStatistics {
     pub fallback: Option<&'static str>,
     /// How it ended; `None` while it lives.
     pub closed: Option<Closed>,
-    /// The connection's subflows, those that ended included.
+    /// The connection's subflows in the order in which they were established: all that live, and of
+    /// those that ended the last, as far as there is room in a list of 64.
     pub subflows: Vec<SubflowStatistics>,
 }
 
@@ -69,6 +70,8 @@ pub struct SubflowStatistics {
     pub queue: u32,
     /// The worker that owns it.
     pub worker: usize,
+    /// Whether it still lives.
+    pub live: bool,
     /// Bytes of payload accepted, each counted once.
     pub bytes: u64,
     /// Segments accepted that carried payload.
@@ -124,7 +127,7 @@ pub struct PortReport {
 pub struct WorkerReport {
     /// The CPU that it is pinned to; `None` if it floats.
     pub cpu: Option<usize>,
-    /// The part of the time, 0.0 to 1.0, that it spent on bursts that were not empty.
+    /// The part of the time since its start, 0.0 to 1.0, that it had something to do.
     pub busy_fraction: f64,
     /// Packets received.
     pub packets: u64,

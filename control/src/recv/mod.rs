@@ -94,7 +94,11 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
 /// Starts the engine. Everything that can be found wrong before something is attached is found
 /// wrong there, and whatever was attached is detached if a later step fails.
 fn start(args: &RecvArgs) -> Result<Engine, Failure> {
-    let config = EngineConfig { placement: args.placement.clone(), ..EngineConfig::default() };
+    let config = EngineConfig {
+        placement: args.placement.clone(),
+        announce: args.announce(),
+        ..EngineConfig::default()
+    };
     let mut builder = Engine::builder().config(config);
     for nic in &args.nics {
         let nic = nic.clone();
@@ -189,7 +193,7 @@ impl Receiver {
                 Some(stream) => self.begin(stream),
                 None => self.wait(accepting),
             }
-            self.show();
+            self.show(engine);
         }
     }
 
@@ -303,7 +307,10 @@ impl Receiver {
         match outcome {
             Outcome::Complete => {
                 let protocol = match (mptcp, fallback) {
-                    (true, _) => "MPTCP".to_owned(),
+                    (true, _) => match connection.subflows.len() {
+                        0 | 1 => "MPTCP".to_owned(),
+                        n => format!("MPTCP by {n} subflows"),
+                    },
                     (false, None) => "TCP".to_owned(),
                     (false, Some(reason)) => format!("TCP after fallback: {reason}"),
                 };
@@ -344,11 +351,13 @@ impl Receiver {
         self.ended_bytes + open.sum::<u64>()
     }
 
-    fn show(&mut self) {
+    fn show(&mut self, engine: &Engine) {
         if self.progress.is_live() {
             let bytes = self.bytes();
             let (open, ended) = (self.open.len() as u64, self.ended.len() as u64);
-            self.progress.update(Instant::now(), bytes, open, ended);
+            let subflows: usize =
+                engine.workers().iter().map(|worker| worker.tables.subflows).sum();
+            self.progress.update(Instant::now(), bytes, open, subflows as u64, ended);
         }
     }
 

@@ -15,6 +15,7 @@ fn example() -> Report {
         nic: "eth0".to_owned(),
         queue: 3,
         worker: 1,
+        live: false,
         bytes: 1_250_000,
         segments: 140,
         out_of_order: 2,

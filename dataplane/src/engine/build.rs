@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use super::announce::AddressIds;
 use super::holds::Holds;
+use super::memory::Memory;
 use super::open::{self, OpenNic};
 use super::{Engine, EngineConfig, Nic};
 use crate::clock::Clock;
@@ -108,7 +110,9 @@ impl EngineBuilder {
         let cpus = open::place(&config.placement, &described)?;
         let opened = described.into_iter().map(open::open).collect::<Result<Vec<_>>>()?;
 
-        let shared = Shared::new(config.protocol(), config.ring())
+        let memory = Arc::new(Memory::new(config.memory_limit));
+        let ring = config.ring(Arc::clone(&memory));
+        let shared = Shared::new(config.protocol(), ring, config.joins())
             .map_err(|e| Error::io("drawing random numbers", e))?;
         let mut spawner =
             Spawner { shared: Arc::new(shared), clock: Clock::start(), workers: Vec::new() };
@@ -141,6 +145,8 @@ impl EngineBuilder {
             nics,
             workers: Vec::new(),
             failure: Arc::default(),
+            memory,
+            address_ids: AddressIds::default(),
         };
         for worker in workers {
             let Planned { handle, start } = worker;

@@ -3,10 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpxdp_proto::config::Config;
+use mpxdp_proto::config::{ChecksumPolicy, Config};
 
+use super::announce::Announce;
+use super::memory::Memory;
 use crate::placement::Placement;
-use crate::receive::{RingConfig, Unlimited};
+use crate::receive::RingConfig;
+use crate::worker::JoinLimits;
+
+/// Whether connections use data-level checksums (RFC 8684, sections 3.1 and 3.3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Checksums {
+    /// Never: a peer that requires them gets plain TCP.
+    Refuse,
+    /// If the peer requires them.
+    #[default]
+    Accept,
+    /// Always.
+    Require,
+}
 
 /// What can be set for a whole engine.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,14 +42,29 @@ pub struct EngineConfig {
     pub half_open: usize,
     /// Whether MPTCP is negotiated; without it every connection is plain TCP.
     pub mptcp: bool,
+    /// Whether data-level checksums are used.
+    pub checksums: Checksums,
+    /// Which further addresses peers are told of.
+    pub announce: Announce,
+    /// How many subflows a connection has at most.
+    pub subflows: usize,
+    /// How many further subflows are half open at most, of all connections together.
+    pub pending_joins: usize,
+    /// How long a connection whose last subflow has ended waits for another, before it fails.
+    pub close_timeout: Duration,
+    /// How many bytes of memory the receive rings of all connections take at most, with payload
+    /// that waits for its checksum. A connection for which nothing is left is reset, and a ring
+    /// does not grow.
+    pub memory_limit: usize,
     /// How long a subflow stays in TIME-WAIT (RFC 9293: twice the maximum segment lifetime).
     pub time_wait: Duration,
 }
 
 impl Default for EngineConfig {
     /// Rings of 256 KiB, which stay in the second-level cache, growing up to 16 MiB; backlogs of
-    /// 1024; 50 us of looking for more, some times the gap between two bursts of a busy NIC; a
-    /// minute of TIME-WAIT, as Linux has it.
+    /// 1024; 50 us of looking for more, some times the gap between two bursts of a busy NIC; 8
+    /// subflows, the most that Linux makes; a minute until a connection without subflows fails, and
+    /// a minute of TIME-WAIT, as Linux has them; 1 GiB of memory.
     fn default() -> Self {
         Self {
             placement: Placement::default(),
@@ -44,6 +74,12 @@ impl Default for EngineConfig {
             backlog: 1024,
             half_open: 1024,
             mptcp: true,
+            checksums: Checksums::default(),
+            announce: Announce::default(),
+            subflows: 8,
+            pending_joins: 1024,
+            close_timeout: Duration::from_secs(60),
+            memory_limit: 1 << 30,
             time_wait: Duration::from_secs(60),
         }
     }
@@ -60,12 +96,23 @@ impl EngineConfig {
             backlog: _,
             half_open: _,
             mptcp,
+            checksums,
+            announce: _,
+            subflows: _,
+            pending_joins: _,
+            close_timeout: _,
+            memory_limit: _,
             time_wait,
         } = *self;
         // The ring rounds up, by less than twice.
         let limit = receive_limit.checked_next_power_of_two().unwrap_or(receive_limit);
         Config {
             mptcp,
+            checksums: match checksums {
+                Checksums::Refuse => ChecksumPolicy::Refuse,
+                Checksums::Accept => ChecksumPolicy::Accept,
+                Checksums::Require => ChecksumPolicy::Require,
+            },
             time_wait,
             window_scale: Some(Config::scale_for(limit as u64)),
             ..Config::default()
@@ -73,11 +120,16 @@ impl EngineConfig {
     }
 
     /// How large receive rings are.
-    pub(crate) fn ring(&self) -> RingConfig {
-        RingConfig {
-            initial: self.receive_initial,
-            limit: self.receive_limit,
-            budget: Arc::new(Unlimited),
+    pub(super) fn ring(&self, memory: Arc<Memory>) -> RingConfig {
+        RingConfig { initial: self.receive_initial, limit: self.receive_limit, budget: memory }
+    }
+
+    /// What further subflows are allowed.
+    pub(super) const fn joins(&self) -> JoinLimits {
+        JoinLimits {
+            subflows: self.subflows,
+            pending: self.pending_joins,
+            close_timeout: self.close_timeout,
         }
     }
 }

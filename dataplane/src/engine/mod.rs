@@ -1,8 +1,10 @@
 //! The engine: NICs, workers and listeners under one roof.
 
+mod announce;
 mod build;
 mod config;
 mod holds;
+mod memory;
 mod open;
 mod reserve;
 #[cfg(test)]
@@ -14,16 +16,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use self::announce::AddressIds;
 use self::holds::Holds;
+use self::memory::Memory;
 use crate::clock::Clock;
+use crate::connection::Announced;
 use crate::error::{Error, Result};
-use crate::listener::{Backlog, Ended, Limits, Listener};
+use crate::listener::{Backlog, Ended, Entrance, Limits, Listener};
 use crate::nic::NicFacts;
 use crate::stats::{NicReport, PortReport, WorkerReport};
 use crate::worker::{Command, Handle, Shared};
 
+pub use self::announce::Announce;
 pub use self::build::EngineBuilder;
-pub use self::config::EngineConfig;
+pub use self::config::{Checksums, EngineConfig};
 
 /// A running engine. Dropping it resets the connections that are left and gives the NICs back.
 pub struct Engine {
@@ -35,6 +41,8 @@ pub struct Engine {
     /// The first worker that ended by a panic.
     failure: Arc<Mutex<Option<Ended>>>,
     holds: Arc<Holds>,
+    memory: Arc<Memory>,
+    address_ids: AddressIds,
 }
 
 struct Nic {
@@ -57,7 +65,9 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::AddressNotLocal`]; [`Error::AddressInUse`] if a socket of the kernel or another
-    /// listener has the port; [`Error::Configuration`] for port 0; [`Error::WorkerFailed`].
+    /// listener has the port; [`Error::Configuration`] for port 0; [`Error::WorkerFailed`]. The
+    /// first two also for an address that is to be [announced](EngineConfig::announce), if it was
+    /// named.
     pub fn listen(&self, at: SocketAddr) -> Result<Listener> {
         self.check()?;
         // Packets do not tell a scope, so it is not part of a listener's address.
@@ -65,14 +75,15 @@ impl Engine {
         if at.port() == 0 {
             return Err(Error::Configuration(format!("{at}: port 0 is none; name a port")));
         }
-        self.check_local(at.ip())?;
+        let local = self.local_addresses()?;
+        self.check_local(at.ip(), &local)?;
         let listeners = &self.shared.listeners;
         if listeners.contains(to) {
             return Err(Error::AddressInUse { at });
         }
-        let hold = self.holds.hold(at)?;
+        let entrance = self.entrance(at, &local)?;
         let EngineConfig { backlog, half_open, .. } = self.config;
-        let backlog = Backlog::new(hold, Limits { backlog, half_open })
+        let backlog = Backlog::new(entrance, Limits { backlog, half_open })
             .map_err(|e| Error::io(format!("{at}: listening"), e))?;
         if !listeners.add(to, &backlog) {
             return Err(Error::AddressInUse { at });
@@ -80,26 +91,69 @@ impl Engine {
         Ok(Listener::new(to, backlog, Arc::clone(listeners)))
     }
 
-    /// Checks that `address` is one of ours, and tells the steering programs of addresses that
-    /// came since the start.
-    fn check_local(&self, address: IpAddr) -> Result<()> {
-        let mut local = address.is_unspecified();
+    /// The addresses of all NICs; tells the steering programs of those that came since the start.
+    fn local_addresses(&self) -> Result<Vec<IpAddr>> {
+        let mut local = Vec::new();
         for nic in &self.nics {
             let Some(program) = nic.program else {
-                local |= nic.addresses.contains(&address);
+                local.extend(&nic.addresses);
                 continue;
             };
             let facts = NicFacts::read(&nic.report.name)?;
-            local |= facts.addresses.contains(&address);
             holds::lock(&self.holds.programs()[program]).set_local_addresses(&facts.addresses)?;
+            local.extend(facts.addresses);
         }
-        let names = self.nics.iter().map(|nic| nic.report.name.as_str());
-        if local {
-            Ok(())
-        } else {
-            let nics = names.collect::<Vec<_>>().join(", ");
-            Err(Error::AddressNotLocal { address, nics })
+        Ok(local)
+    }
+
+    fn check_local(&self, address: IpAddr, local: &[IpAddr]) -> Result<()> {
+        if address.is_unspecified() || local.contains(&address) {
+            return Ok(());
         }
+        let names: Vec<&str> = self.nics.iter().map(|nic| nic.report.name.as_str()).collect();
+        Err(Error::AddressNotLocal { address, nics: names.join(", ") })
+    }
+
+    /// Holds the listener's address, and those that are announced to its peers.
+    fn entrance(&self, at: SocketAddr, local: &[IpAddr]) -> Result<Entrance> {
+        let mut holds = vec![self.holds.hold(at)?];
+        let (addresses, chosen) = match &self.config.announce {
+            Announce::None => return Ok(Entrance::new(holds, Vec::new())),
+            Announce::Auto => {
+                let of_use = local.iter().filter(|address| announce::is_of_use(address));
+                (of_use.map(|address| (*address, None)).collect(), false)
+            }
+            Announce::Addresses(addresses) => (addresses.clone(), true),
+        };
+        let mut announced: Vec<Announced> = Vec::new();
+        for (address, port) in addresses {
+            self.check_local(address, local)?;
+            let to = SocketAddr::new(address, port.unwrap_or_else(|| at.port()));
+            if to == at || announced.iter().any(|known| known.at == to) {
+                continue;
+            }
+            let Some(id) = self.address_ids.of(address, port) else { break };
+            if !announce::is_covered(at, to) {
+                match self.holds.hold(to) {
+                    Ok(hold) => holds.push(hold),
+                    Err(e) if chosen => return Err(e),
+                    // Somebody else has the port at that address.
+                    Err(e) => {
+                        tracing::warn!("{to}: not announced to peers: {e}");
+                        continue;
+                    }
+                }
+            }
+            announced.push(Announced { id, at: to });
+        }
+        Ok(Entrance::new(holds, announced))
+    }
+
+    /// Bytes of memory that the connections take now, of the
+    /// [`memory_limit`](EngineConfig::memory_limit).
+    #[must_use]
+    pub fn memory_in_use(&self) -> usize {
+        self.memory.in_use()
     }
 
     /// The NICs, and how their packets come.

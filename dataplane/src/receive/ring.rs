@@ -296,13 +296,21 @@ impl Ring {
         self.books.is_reader_gone()
     }
 
+    /// Whether [`tune`](Self::tune) would do anything now. Mostly it does no more than load a
+    /// number.
+    #[must_use]
+    pub fn is_tuning_due(&self, now: Instant) -> bool {
+        now.0 >= self.tune_at.load(Ordering::Relaxed) && self.capacity() < self.limit
+    }
+
     /// Lets the ring grow where its size limits the stream. `rtt` is the round-trip time as the
     /// receiver sees it.
     ///
     /// Call it once a burst, while the caller holds no claim of this ring: the ring moves to a
-    /// larger memory only while there is none. Mostly it does no more than load a number.
+    /// larger memory only while there is none. It does nothing before
+    /// [`is_tuning_due`](Self::is_tuning_due).
     pub fn tune(&self, now: Instant, rtt: Duration) {
-        if now.0 < self.tune_at.load(Ordering::Relaxed) || self.capacity() >= self.limit {
+        if !self.is_tuning_due(now) {
             return;
         }
         // Another worker that is at it does for this one too.

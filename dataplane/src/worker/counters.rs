@@ -48,6 +48,9 @@ pub(super) enum WorkerDrop {
     BacklogFull,
     /// There was no memory or descriptor for the connection's receive ring.
     NoRing,
+    /// The limit of memory for all connections leaves no room for a receive ring, or for payload
+    /// that waits for its checksum.
+    MemoryLimit,
     /// It met TIME-WAIT.
     TimeWait,
     /// A packet of another worker's flow while that worker's inbox was full.
@@ -65,13 +68,14 @@ pub(super) enum WorkerDrop {
 }
 
 impl WorkerDrop {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::TcpChecksum,
         Self::NoFlow,
         Self::NoListener,
         Self::HalfOpenFull,
         Self::BacklogFull,
         Self::NoRing,
+        Self::MemoryLimit,
         Self::TimeWait,
         Self::StrayLost,
         Self::NoTransmitFrame,
@@ -89,6 +93,7 @@ impl WorkerDrop {
             Self::HalfOpenFull => "half_open_full",
             Self::BacklogFull => "backlog_full",
             Self::NoRing => "no_receive_ring",
+            Self::MemoryLimit => "memory_limit",
             Self::TimeWait => "time_wait",
             Self::StrayLost => "hand_over_lost",
             Self::NoTransmitFrame => "no_transmit_frame",

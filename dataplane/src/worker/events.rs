@@ -1,16 +1,18 @@
 //! What a subflow tells, and what becomes of its connection and of its place in the table.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpxdp_proto::connection::{Connection as DataLevel, Mode};
-use mpxdp_proto::subflow::{Abort, Event, ResetCause, State, TimeWait};
+use mpxdp_proto::connection::Connection as DataLevel;
+use mpxdp_proto::segment::AddressId;
+use mpxdp_proto::subflow::{Abort, Event, ResetCause, ResetReason, State, TimeWait};
 use mpxdp_proto::time::Instant;
 
 use super::Core;
 use super::counters::WorkerDrop;
-use super::flows::{Entry, Flow, FlowId};
-use crate::connection::Connection;
+use super::flows::{Entry, Flow, FlowId, Opening};
+use crate::connection::{Announced, Connection, Record, Wishes};
 use crate::receive::{Failure, ring};
 use crate::stats::Closed;
 use crate::stream::Stream;
@@ -21,69 +23,138 @@ impl Core {
         while let Some(flow) = self.flows.flow_mut(id)
             && let Some(event) = flow.subflow.poll_event()
         {
-            if let Event::Established { .. } = event {
-                self.establish(id, &event);
-                continue;
-            }
-            let Some(connection) = &flow.connection else { continue };
-            connection.level.on_event(&event);
             match event {
-                Event::DataFin { at } => connection.set_end(at, Closed::DataFin),
-                Event::StreamEnd { at } => connection.set_end(at, Closed::Fin),
-                Event::FastClose => connection.fail(Failure::FastClose, Closed::FastClose),
-                Event::Reset(ResetCause::Peer { .. }) => {
-                    connection.fail(Failure::Reset, Closed::Reset);
-                }
-                Event::Reset(ResetCause::Violation(_)) => {
-                    connection.fail(Failure::Protocol, Closed::Reset);
-                }
-                Event::Reset(ResetCause::Local) => {
-                    let mptcp = connection.level.mode() == Mode::Mptcp;
-                    let how = if mptcp { Closed::FastClose } else { Closed::Reset };
-                    connection.fail(Failure::Aborted, how);
-                }
-                Event::TimedOut => connection.fail(Failure::TimedOut, Closed::Timeout),
-                // The only subflow: with it the connection ends, whatever is missing.
-                Event::Closed => connection.fail(Failure::Reset, Closed::Reset),
-                Event::Established { .. }
-                | Event::Fallback(_)
-                | Event::ChecksumsInUse
-                | Event::Joined { .. }
-                | Event::FullyEstablished
-                | Event::AddressAnnounced(_)
-                | Event::AddressEchoed(_)
-                | Event::AddressesRemoved(_)
-                | Event::PriorityChanged { .. }
-                | Event::ChecksumFailed { .. }
-                | Event::SubflowFin
-                | Event::LocalFinAcked => {}
+                Event::Established { .. } => self.establish(id, &event),
+                Event::Joined { address_id, .. } => self.join(id, address_id, &event),
+                _ => self.take_event(id, &event),
             }
-            flow.refresh_view();
+            if let Some(flow) = self.flows.flow_mut(id) {
+                flow.refresh_view();
+            }
+        }
+    }
+
+    /// Takes note of what a subflow tells that belongs to a connection.
+    fn take_event(&mut self, id: FlowId, event: &Event) {
+        let Some(flow) = self.flows.flow_mut(id) else { return };
+        // A join that came to nothing is none of the connection's business.
+        let (Some(connection), Some(me)) = (&flow.connection, &flow.record) else { return };
+        if !connection.level.on_event(event) {
+            return flow.subflow.abort(Abort::Subflow(ResetReason::MptcpSpecific));
+        }
+        // As long as a connection speaks MPTCP, others may go on when a subflow has ended, or come
+        // to it; see `forget`.
+        let alone = !connection.is_mptcp();
+        match *event {
+            Event::DataFin { at } => {
+                connection.set_end(at, Closed::DataFin);
+                if connection.is_complete() {
+                    connection.ask_others(me, Wishes::ACK);
+                }
+            }
+            Event::StreamEnd { at } => connection.set_end(at, Closed::Fin),
+            // Their subflows may now be closed too.
+            Event::LocalFinAcked => connection.ask_others(me, Wishes::TELL),
+            Event::Fallback(_) => {
+                connection.forget_token();
+                self.store_held(id, None);
+            }
+            Event::AddressEchoed(_) => self.announce(id),
+            Event::AddressesRemoved(removed) => connection.check_paths(removed.as_slice()),
+            Event::FastClose => {
+                connection.end(Failure::FastClose, Closed::FastClose, Wishes::RESET);
+            }
+            Event::Reset(ResetCause::Local) if alone || flow.view.reader_gone => {
+                connection.end(Failure::Aborted, connection.aborted(), Wishes::ABORT);
+            }
+            Event::Reset(ResetCause::Violation(_)) if alone => {
+                connection.end(Failure::Protocol, Closed::Reset, Wishes::RESET);
+            }
+            Event::TimedOut if alone => {
+                connection.end(Failure::TimedOut, Closed::Timeout, Wishes::RESET);
+            }
+            Event::Reset(_) | Event::Closed if alone => {
+                connection.end(Failure::Reset, Closed::Reset, Wishes::RESET);
+            }
+            Event::Established { .. }
+            | Event::Joined { .. }
+            | Event::ChecksumsInUse
+            | Event::FullyEstablished
+            | Event::AddressAnnounced(_)
+            | Event::PriorityChanged { .. }
+            | Event::ChecksumFailed { .. }
+            | Event::SubflowFin
+            | Event::Reset(_)
+            | Event::TimedOut
+            | Event::Closed => {}
         }
     }
 
     /// The handshake is complete: the connection comes to be, and waits to be accepted.
     fn establish(&mut self, id: FlowId, event: &Event) {
         let Some(flow) = self.flows.flow_mut(id) else { return };
-        let Some(half_open) = flow.half_open.take() else { return };
+        let Some(Opening::First(half_open)) = flow.opening.take() else { return };
         self.half_open -= 1;
-        let Ok((ring, reader)) = ring(self.shared.ring.clone()) else {
-            self.handle.counters.dropped(WorkerDrop::NoRing);
-            return flow.subflow.abort(Abort::Connection);
+        let (ring, reader) = match ring(self.shared.ring.clone()) {
+            Ok(both) => both,
+            Err(e) => {
+                // What the kernel refuses has its number.
+                let ours = e.kind() == ErrorKind::OutOfMemory && e.raw_os_error().is_none();
+                let reason = if ours { WorkerDrop::MemoryLimit } else { WorkerDrop::NoRing };
+                self.handle.counters.dropped(reason);
+                return flow.subflow.abort(Abort::Connection);
+            }
         };
         let level = DataLevel::new(flow.subflow.local_key());
-        level.on_event(event);
-        let facts = &self.facts[flow.path.port];
-        let nic = Arc::clone(&facts.nic);
-        let connection = Connection::new(level, ring, flow.key, id, Arc::clone(&self.handle), nic);
-        let connection = Arc::new(connection);
+        // There is nothing yet that it could contradict.
+        let _ = level.on_event(event);
+        let nic = Arc::clone(&self.facts[flow.path.port].nic);
+        let first = Record::new(flow.key, id, Arc::clone(&self.handle), nic, AddressId(0));
+        let entrance = Arc::clone(&flow.entrance);
+        let connection = Arc::new(Connection::new(level, ring, entrance, Arc::clone(&first)));
+        if let Some(token) = flow.token.take()
+            && connection.is_mptcp()
+        {
+            connection.open_to_joins(token);
+        }
         flow.connection = Some(Arc::clone(&connection));
+        flow.record = Some(first);
         flow.refresh_view();
+        self.announce(id);
         let stream = Stream::new(reader, connection);
         if let Some(refused) = half_open.backlog().push(stream) {
             // Dropping it resets the connection.
             self.handle.counters.dropped(WorkerDrop::BacklogFull);
             drop(refused);
+        }
+    }
+
+    /// A further subflow is proved to be of the connection's peer.
+    fn join(&mut self, id: FlowId, address_id: AddressId, event: &Event) {
+        let Some(flow) = self.flows.flow_mut(id) else { return };
+        // Its place is given back when it has another in the connection's list.
+        let Some(_opening) = flow.opening.take() else { return };
+        self.half_open -= 1;
+        let Some(connection) = &flow.connection else { return };
+        let nic = Arc::clone(&self.facts[flow.path.port].nic);
+        let record = Record::new(flow.key, id, Arc::clone(&self.handle), nic, address_id);
+        if connection.level.on_event(event) && connection.add(Arc::clone(&record)) {
+            flow.record = Some(record);
+        } else {
+            flow.subflow.abort(Abort::Subflow(ResetReason::Prohibited));
+        }
+    }
+
+    /// Tells the peer of our further addresses, as far as announcements may be under way at once.
+    fn announce(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.flow_mut(id) else { return };
+        let Some(connection) = &flow.connection else { return };
+        for Announced { id, at } in connection.announced().skip(flow.announced) {
+            let port = Some(at.port()).filter(|&port| port != connection.local().port());
+            if !flow.subflow.announce(id, at.ip(), port) {
+                break;
+            }
+            flow.announced += 1;
         }
     }
 
@@ -101,11 +172,13 @@ impl Core {
         if flow.subflow.local_key().is_none() {
             flow.token = None;
         }
-        if let Some(connection) = &flow.connection {
+        if let (Some(connection), Some(record)) = (&flow.connection, &flow.record) {
             let queue = self.facts[flow.path.port].queue;
-            connection.publish(&flow.subflow.statistics(), queue);
+            record.publish(&flow.subflow.statistics(), queue, flow.subflow.round_trip());
             connection.ring.advertise(flow.subflow.advertised());
-            if let Some(round_trip) = flow.subflow.round_trip() {
+            if connection.ring.is_tuning_due(now)
+                && let Some(round_trip) = connection.round_trip()
+            {
                 connection.ring.tune(now, round_trip);
             }
         }
@@ -113,16 +186,19 @@ impl Core {
             return;
         }
         if flow.subflow.state() == State::Closed {
-            self.remove(id);
+            self.remove(now, id);
         } else if let Some(state) = flow.subflow.time_wait() {
-            self.reduce(id, state);
+            self.reduce(now, id, state);
         }
     }
 
-    /// Ends a flow's connection from our side.
-    pub(super) fn end_connection(&mut self, id: FlowId, how: Abort) {
+    /// Ends a flow's connection from our side: all of its subflows are reset.
+    pub(super) fn abort_connection(&mut self, id: FlowId) {
         let Some(flow) = self.flows.flow_mut(id) else { return };
-        flow.subflow.abort(how);
+        flow.subflow.abort(Abort::Connection);
+        if let (Some(connection), Some(_)) = (&flow.connection, &flow.record) {
+            connection.end(Failure::Aborted, connection.aborted(), Wishes::ABORT);
+        }
         self.take_events(id);
         self.touch(id);
     }
@@ -139,11 +215,11 @@ impl Core {
     }
 
     /// The one end of a flow, whatever the cause.
-    pub(super) fn remove(&mut self, id: FlowId) {
+    pub(super) fn remove(&mut self, now: Instant, id: FlowId) {
         match self.flows.remove(id) {
             Some(Entry::Flow(flow)) => {
                 self.shared.owners.leave(&flow.key);
-                self.forget(*flow);
+                self.forget(now, *flow);
             }
             Some(Entry::Waiting(waiting)) => self.shared.owners.leave(&waiting.key),
             None => {}
@@ -151,20 +227,20 @@ impl Core {
     }
 
     /// Keeps of a flow in TIME-WAIT what that needs, and no more.
-    fn reduce(&mut self, id: FlowId, state: TimeWait) {
+    fn reduce(&mut self, now: Instant, id: FlowId, state: TimeWait) {
         if let Some(flow) = self.flows.reduce(id, state) {
-            self.forget(*flow);
+            self.forget(now, *flow);
         }
     }
 
-    /// What a flow held is given up: its connection has ended with it.
-    fn forget(&mut self, flow: Flow) {
-        if flow.half_open.is_some() {
-            self.half_open -= 1;
-        }
-        if let Some(connection) = flow.connection {
-            connection.fail(Failure::Reset, Closed::Reset);
-            connection.finish();
+    /// What a flow held is given up. Its connection has ended with it, unless it has other subflows
+    /// or may yet come to have: then it has some time for that.
+    fn forget(&mut self, now: Instant, flow: Flow) {
+        self.half_open -= usize::from(flow.opening.is_some());
+        if let (Some(connection), Some(record)) = (flow.connection, flow.record)
+            && connection.leave(&record, now)
+        {
+            self.orphans.push_back((now, Arc::downgrade(&connection)));
         }
     }
 }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use mpxdp_proto::connection::View;
+use mpxdp_proto::seq::StreamOffset;
 use mpxdp_proto::subflow::{Subflow, TimeWait};
 use mpxdp_proto::wire::LinkHeader;
 use siphasher::sip::SipHasher13;
 
-use super::shared::TokenInUse;
+use super::held::Held;
+use super::shared::{PendingJoin, TokenInUse};
 use super::timers::Deadline;
-use crate::connection::Connection;
-use crate::listener::{HalfOpen, Hold};
+use crate::connection::{Connection, Record, Wishes};
+use crate::listener::{Entrance, HalfOpen};
 
 /// The addresses of a flow: ours, then the peer's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,21 +97,38 @@ pub(super) struct Path {
     pub(super) port: usize,
 }
 
+/// What a subflow takes up during its handshake.
+pub(super) enum Opening {
+    /// The first of a connection: a place at the listener.
+    First(HalfOpen),
+    /// A further one: a place in the connection, and among all joins.
+    Join {
+        /// Given back when it is dropped.
+        _pending: PendingJoin,
+    },
+}
+
 /// A subflow, and what the worker keeps with it.
 pub(super) struct Flow {
     pub(super) key: FlowKey,
     pub(super) path: Path,
     pub(super) subflow: Subflow,
-    /// Its connection, from the end of the handshake on.
+    /// Its connection: from the end of the handshake on, or from the start if it joins.
     pub(super) connection: Option<Arc<Connection>>,
+    /// What others see of it, once it belongs to the connection.
+    pub(super) record: Option<Arc<Record>>,
     /// The connection as it was when this was last brought up to date, at most a burst ago.
     pub(super) view: View,
-    /// Our token, while the connection speaks MPTCP or may come to.
+    /// Our token, until there is a connection, and while that may come to speak MPTCP.
     pub(super) token: Option<TokenInUse>,
-    /// Its place among the half-open, until the end of the handshake.
-    pub(super) half_open: Option<HalfOpen>,
+    /// What it takes up until the end of its handshake.
+    pub(super) opening: Option<Opening>,
     /// Keeps the port steered to us.
-    pub(super) hold: Arc<Hold>,
+    pub(super) entrance: Arc<Entrance>,
+    /// Payload that waits for its checksum, where there ever was some.
+    pub(super) held: Option<Box<Held>>,
+    /// How many addresses the peer was told of on this subflow.
+    pub(super) announced: usize,
     pub(super) deadline: Deadline,
     /// Whether it is among the flows that this turn has to finish.
     pub(super) touched: bool,
@@ -125,6 +144,33 @@ impl Flow {
     }
 }
 
+/// What only connections that more than one subflow has ever belonged to need.
+impl Flow {
+    /// Data up to `until` was stored, and the edge moved from `before` to `edge`.
+    ///
+    /// Where that closed a gap before what other subflows had brought, or completed the stream,
+    /// the peer is told at once and on all of them: nothing else may come that would be answered
+    /// (RFC 8684, section 3.3.2).
+    pub(super) fn stored(&mut self, until: StreamOffset, before: StreamOffset, edge: StreamOffset) {
+        let (Some(connection), Some(me)) = (&self.connection, &self.record) else { return };
+        let told = connection.on_commit(me, until, before, edge);
+        let complete = edge > before && self.view.remote_complete();
+        if complete {
+            connection.ask_others(me, Wishes::ACK);
+        }
+        if (told || complete || edge > until) && self.subflow.data_ack_due(&self.view) {
+            self.subflow.request_ack();
+        }
+    }
+
+    /// An acknowledgement went out with what the view says.
+    pub(super) fn window_told(&self) {
+        if let (Some(connection), Some(me)) = (&self.connection, &self.record) {
+            connection.on_window_told(me, &self.view);
+        }
+    }
+}
+
 /// A flow of which only TIME-WAIT is left.
 pub(super) struct Waiting {
     pub(super) key: FlowKey,
@@ -132,7 +178,7 @@ pub(super) struct Waiting {
     pub(super) state: TimeWait,
     pub(super) deadline: Deadline,
     /// Keeps the port steered to us.
-    _hold: Arc<Hold>,
+    _entrance: Arc<Entrance>,
 }
 
 /// What a place of the table holds.
@@ -252,7 +298,7 @@ impl Flows {
             path: flow.path,
             state,
             deadline: flow.deadline,
-            _hold: Arc::clone(&flow.hold),
+            _entrance: Arc::clone(&flow.entrance),
         }));
         let Entry::Flow(flow) = std::mem::replace(place, waiting) else { return None };
         self.waiting += 1;

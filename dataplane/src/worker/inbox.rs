@@ -3,7 +3,7 @@
 use std::iter;
 use std::time::Duration;
 
-use mpxdp_proto::subflow::Abort;
+use mpxdp_proto::subflow::{Abort, ResetReason};
 use mpxdp_proto::time::Instant;
 
 use super::flows::Entry;
@@ -11,7 +11,8 @@ use super::handle::Command;
 use super::{Attached, Core, Worker};
 use crate::connection::Wishes;
 use crate::port::Port;
-use crate::stats::{PortReport, TableSizes};
+use crate::receive::Failure;
+use crate::stats::{Closed, PortReport, TableSizes};
 
 /// How many of each kind a turn takes, so that none keeps the ports waiting.
 const AT_ONCE: usize = 64;
@@ -79,21 +80,30 @@ impl Core {
     }
 
     /// Does what applications ask for; says how many connections there were to look at.
-    pub(super) fn take_wishes(&mut self) -> usize {
+    pub(super) fn take_wishes(&mut self, now: Instant) -> usize {
         let mut taken = 0;
         while taken < AT_ONCE
             && let Some(id) = self.handle.next_attention()
         {
             taken += 1;
             let Some(flow) = self.flows.flow_mut(id) else { continue };
-            let Some(connection) = &flow.connection else { continue };
-            let wishes = connection.take_wishes();
+            let Some(record) = &flow.record else { continue };
+            let wishes = record.take_wishes();
             flow.refresh_view();
-            if wishes.contain(Wishes::WINDOW) && flow.subflow.window_update_due(&flow.view) {
-                flow.subflow.request_ack();
+            let (subflow, view) = (&mut flow.subflow, &flow.view);
+            if wishes.contain(Wishes::WINDOW) && subflow.window_update_due(view)
+                || wishes.contain(Wishes::ACK) && subflow.data_ack_due(view)
+            {
+                subflow.request_ack();
+            }
+            if wishes.contain(Wishes::CHECK) {
+                subflow.check_path(now);
             }
             if wishes.contain(Wishes::ABORT) {
-                self.end_connection(id, Abort::Connection);
+                self.abort_connection(id);
+            } else if wishes.contain(Wishes::RESET) {
+                subflow.abort(Abort::Subflow(ResetReason::Unspecified));
+                self.take_events(id);
             }
             self.touch(id);
         }
@@ -104,10 +114,10 @@ impl Core {
     pub(super) fn take_due(&mut self, now: Instant) -> usize {
         if self.stop_at.is_some_and(|at| at <= now) {
             for id in self.flows.active_ids() {
-                self.end_connection(id, Abort::Connection);
+                self.abort_connection(id);
             }
         }
-        let mut due = 0;
+        let mut due = self.take_orphans(now);
         while let Some(entry) = self.timers.pop(now) {
             let id = entry.1;
             let Some(place) = self.flows.get_mut(id) else { continue };
@@ -122,7 +132,7 @@ impl Core {
                     self.take_events(id);
                     self.touch(id);
                 }
-                Entry::Waiting(waiting) if waiting.state.expires() <= now => self.remove(id),
+                Entry::Waiting(waiting) if waiting.state.expires() <= now => self.remove(now, id),
                 Entry::Waiting(waiting) => {
                     let expires = waiting.state.expires();
                     self.timers.set(id, &mut waiting.deadline, Some(expires));
@@ -132,16 +142,50 @@ impl Core {
         due
     }
 
+    /// Ends connections that no subflow has belonged to for too long, or that are left when the
+    /// worker is to stop; says how many.
+    fn take_orphans(&mut self, now: Instant) -> usize {
+        let mut ended = 0;
+        let stop = self.stop_at.is_some_and(|at| at <= now);
+        while let Some((since, connection)) = self.orphans.front()
+            && (stop || *since + self.shared.joins.close_timeout <= now)
+        {
+            if let Some(connection) = connection.upgrade()
+                && connection.is_orphaned_since(*since)
+            {
+                ended += 1;
+                let (failure, how) = if stop {
+                    (Failure::Aborted, connection.aborted())
+                } else {
+                    (Failure::TimedOut, Closed::Timeout)
+                };
+                connection.end(failure, how, Wishes::RESET);
+            }
+            self.orphans.pop_front();
+        }
+        ended
+    }
+
+    /// Whether a connection whose last subflow was ours may yet get another.
+    fn has_orphans(&self) -> bool {
+        self.orphans.iter().any(|(since, connection)| {
+            connection.upgrade().is_some_and(|connection| connection.is_orphaned_since(*since))
+        })
+    }
+
     /// Whether the worker was told to stop, and nothing is left that keeps it.
     pub(super) fn is_done(&self, now: Instant) -> bool {
         /// For resets that found no frame to be sent in: a link may be down.
         const PATIENCE: Duration = Duration::from_secs(1);
 
-        self.stop_at.is_some_and(|at| self.flows.active() == 0 || at + PATIENCE <= now)
+        self.stop_at.is_some_and(|at| {
+            self.flows.active() == 0 && !self.has_orphans() || at + PATIENCE <= now
+        })
     }
 
     /// When the next turn is due although nothing comes in.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        [self.timers.next(), self.stop_at].into_iter().flatten().min()
+        let orphan = self.orphans.front().map(|(at, _)| *at + self.shared.joins.close_timeout);
+        [self.timers.next(), self.stop_at, orphan].into_iter().flatten().min()
     }
 }

@@ -1,14 +1,15 @@
 //! A worker: one thread, the ports it polls, and the subflows it owns.
 //!
 //! `turn` is the way of a packet, on two pages. Around it: `open` is what a SYN leads to, `events`
-//! what a subflow tells, `inbox` what other threads ask for, `thread` the loop that takes turns and
-//! sleeps. The rest are parts: the table of flows, timers, counters, and what workers and other
-//! threads share.
+//! what a subflow tells, `held` the detour of payload that has to be proved by a checksum, `inbox`
+//! what other threads ask for, `thread` the loop that takes turns and sleeps. The rest are parts:
+//! the table of flows, timers, counters, and what workers and other threads share.
 
 mod counters;
 mod events;
 mod flows;
 mod handle;
+mod held;
 mod inbox;
 mod limit;
 mod open;
@@ -19,8 +20,9 @@ mod thread;
 mod timers;
 mod turn;
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use mpxdp_proto::segment::Segment;
 use mpxdp_proto::subflow::Placement;
@@ -31,13 +33,14 @@ use self::handle::Inbox;
 use self::limit::RateLimit;
 use self::shared::KeySource;
 use self::timers::Timers;
+use crate::connection::Connection;
 use crate::port::{Port, RxFrame};
 use crate::receive::{Claim, Wanted};
 
 pub(crate) use self::counters::Counter;
 pub(crate) use self::flows::{FlowId, FlowKey};
 pub(crate) use self::handle::{Command, Handle};
-pub(crate) use self::shared::Shared;
+pub(crate) use self::shared::{JoinLimits, Shared, TokenInUse};
 pub(crate) use self::thread::run;
 
 /// How many resets a worker sends in a second to packets that belong to no connection. A scan of
@@ -90,6 +93,9 @@ struct Core {
     half_open: usize,
     keys: KeySource,
     resets: RateLimit,
+    /// Connections whose last subflow was this worker's, since when, and in that order. A subflow
+    /// may have joined them since.
+    orphans: VecDeque<(Instant, Weak<Connection>)>,
     /// When the flows that are left are to be reset, once the worker was told to stop.
     stop_at: Option<Instant>,
 
@@ -147,6 +153,7 @@ impl<P: Port> Worker<P> {
             half_open: 0,
             keys: KeySource::default(),
             resets: RateLimit::per_second(RESETS_PER_SECOND),
+            orphans: VecDeque::new(),
             stop_at: None,
             touched: Vec::new(),
             answers: Vec::new(),

@@ -3,17 +3,22 @@
 use std::sync::Arc;
 
 use mpxdp_proto::connection::View;
-use mpxdp_proto::segment::{Flags, Segment};
+use mpxdp_proto::segment::{AddressId, Flags, MpJoin, Segment, Token};
 use mpxdp_proto::seq::SeqNum;
-use mpxdp_proto::subflow::{PassiveOpening, Subflow, TimeWaitVerdict, reset_for};
+use mpxdp_proto::subflow::{
+    JoinOpening, PassiveOpening, Refusal, RefusalReason, Subflow, TimeWaitVerdict, refuse_join,
+    reset_for,
+};
 use mpxdp_proto::time::Instant;
 use mpxdp_proto::wire::Frame;
 
 use super::counters::WorkerDrop;
-use super::flows::{Entry, Flow, FlowId, FlowKey, Path};
+use super::flows::{Entry, Flow, FlowId, FlowKey, Opening, Path};
 use super::handle::Stray;
+use super::shared::{PendingJoin, Shared};
 use super::timers::Deadline;
 use super::{Answer, Core};
+use crate::connection::Connection;
 use crate::listener::Full;
 
 /// What the peer may send before there is a connection: a SYN/ACK's window is never scaled.
@@ -68,10 +73,10 @@ impl Core {
                 self.answers.push(Answer { key, path, segment });
             }
             TimeWaitVerdict::Reopen(least) => {
-                self.remove(id);
+                self.remove(now, id);
                 self.open(now, &key, &path, &frame.segment, Some(least));
             }
-            TimeWaitVerdict::Done => self.remove(id),
+            TimeWaitVerdict::Done => self.remove(now, id),
         }
     }
 
@@ -84,6 +89,11 @@ impl Core {
         syn: &Segment,
         least_isn: Option<SeqNum>,
     ) {
+        if self.shared.protocol.mptcp
+            && let Some(MpJoin::Syn { token, .. }) = syn.options.mptcp.join
+        {
+            return self.open_join(now, key, path, syn, token, least_isn);
+        }
         let counters = &self.handle.counters;
         let Some(backlog) = self.shared.listeners.find(key.local) else {
             counters.dropped(WorkerDrop::NoListener);
@@ -99,41 +109,123 @@ impl Core {
         let wants_mptcp = config.mptcp && syn.options.mptcp.capable.is_some();
         let drawn = wants_mptcp.then(|| self.keys.draw(&self.shared.tokens)).flatten();
         let (local, token) = drawn.unzip();
-        let isn = self.shared.secret.isn(key.local, key.remote, now);
         let opening = PassiveOpening {
-            isn: least_isn.filter(|least| isn.before(*least)).unwrap_or(isn),
+            isn: self.isn(now, key, least_isn),
             timestamp_offset: self.shared.secret.timestamp_offset(key.local, key.remote),
             local,
             mss: self.facts[path.port].mss(key),
         };
         let subflow = match Subflow::passive_open(now, config, syn, &opening) {
             Ok(subflow) => subflow,
-            Err(refusal) => {
-                counters.refused(refusal.reason);
-                if let Some(segment) = refusal.reply {
-                    self.reset_with(now, key, path, segment);
-                }
-                return;
-            }
+            Err(refusal) => return self.refuse(now, key, path, &refusal),
         };
-        if !self.shared.owners.enter(*key, self.handle.index) {
-            // Another worker opened it this very moment: two copies of the SYN on two queues.
-            return;
-        }
-        let id = self.flows.insert(Box::new(Flow {
+        self.insert(Flow {
             key: *key,
             path: *path,
             subflow,
             connection: None,
+            record: None,
             view: View::initial(HANDSHAKE_WINDOW),
             token,
-            hold: Arc::clone(&backlog.hold),
-            half_open: Some(half_open),
+            entrance: Arc::clone(&backlog.entrance),
+            opening: Some(Opening::First(half_open)),
+            held: None,
+            announced: 0,
             deadline: Deadline::default(),
             touched: false,
-        }));
+        });
+    }
+
+    /// Opens a flow for a SYN that joins the connection of `token`, on whichever worker that is,
+    /// and whether or not its listener is still there (RFC 8684, section 3.2).
+    fn open_join(
+        &mut self,
+        now: Instant,
+        key: &FlowKey,
+        path: &Path,
+        syn: &Segment,
+        token: Token,
+        least_isn: Option<SeqNum>,
+    ) {
+        let (connection, address_id, pending) = match self.place_for_join(key, token) {
+            Ok(place) => place,
+            Err(reason) => return self.refuse(now, key, path, &refuse_join(syn, reason)),
+        };
+        let Some(nonce) = self.keys.nonce() else {
+            let refusal = refuse_join(syn, RefusalReason::JoinResources);
+            return self.refuse(now, key, path, &refusal);
+        };
+        let view = connection.view();
+        let opening = JoinOpening {
+            isn: self.isn(now, key, least_isn),
+            timestamp_offset: self.shared.secret.timestamp_offset(key.local, key.remote),
+            mss: self.facts[path.port].mss(key),
+            nonce,
+            address_id,
+            backup: false,
+        };
+        let (config, level) = (&self.shared.protocol, &connection.level);
+        let subflow = match Subflow::passive_join(now, config, syn, level, &view, &opening) {
+            Ok(subflow) => subflow,
+            Err(refusal) => return self.refuse(now, key, path, &refusal),
+        };
+        self.insert(Flow {
+            key: *key,
+            path: *path,
+            subflow,
+            entrance: Arc::clone(&connection.entrance),
+            connection: Some(connection),
+            record: None,
+            view,
+            token: None,
+            opening: Some(Opening::Join { _pending: pending }),
+            held: None,
+            announced: 0,
+            deadline: Deadline::default(),
+            touched: false,
+        });
+    }
+
+    /// The connection of `token`, our identifier of the address that the join comes to, and a place
+    /// for it.
+    fn place_for_join(
+        &self,
+        key: &FlowKey,
+        token: Token,
+    ) -> Result<(Arc<Connection>, AddressId, PendingJoin), RefusalReason> {
+        let Shared { tokens, protocol, .. } = &*self.shared;
+        let connection = tokens.find(token).ok_or(RefusalReason::JoinUnknownToken)?;
+        let address_id = connection.address_id(key.local).ok_or(RefusalReason::JoinNotAnnounced)?;
+        if key.local == connection.local() && protocol.deny_joins_to_initial_address {
+            return Err(RefusalReason::JoinInitialAddress);
+        }
+        let pending = self.shared.begin_join(&connection)?;
+        Ok((connection, address_id, pending))
+    }
+
+    /// Puts a new flow into the tables.
+    fn insert(&mut self, flow: Flow) {
+        if !self.shared.owners.enter(flow.key, self.handle.index) {
+            // Another worker opened it this very moment: two copies of the SYN on two queues.
+            return;
+        }
+        let id = self.flows.insert(Box::new(flow));
         self.half_open += 1;
         self.touch(id);
+    }
+
+    /// Our initial sequence number, no less than what TIME-WAIT asks for.
+    fn isn(&self, now: Instant, key: &FlowKey, least: Option<SeqNum>) -> SeqNum {
+        let isn = self.shared.secret.isn(key.local, key.remote, now);
+        least.filter(|least| isn.before(*least)).unwrap_or(isn)
+    }
+
+    /// Counts a SYN that opens nothing, and answers it where that is due.
+    fn refuse(&mut self, now: Instant, key: &FlowKey, path: &Path, refusal: &Refusal) {
+        self.handle.counters.refused(refusal.reason);
+        if let Some(segment) = refusal.reply {
+            self.reset_with(now, key, path, segment);
+        }
     }
 
     /// Answers a packet of no connection with a reset, where one is due (RFC 9293, section

@@ -1,19 +1,34 @@
 //! What the workers of an engine share, for rare occasions: SYNs, and packets of no flow.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use mpxdp_proto::config::Config;
 use mpxdp_proto::connection::LocalKey;
 use mpxdp_proto::crypto::IsnSecret;
 use mpxdp_proto::segment::{Key, Token};
+use mpxdp_proto::subflow::RefusalReason;
 
 use super::flows::{FlowHash, FlowKey};
 use super::handle::Handle;
+use crate::connection::{Connection, Joining};
 use crate::listener::Directory;
 use crate::receive::RingConfig;
+
+/// What further subflows of connections are allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JoinLimits {
+    /// Subflows of one connection.
+    pub(crate) subflows: usize,
+    /// Joins of all connections whose handshake is under way.
+    pub(crate) pending: usize,
+    /// How long a connection waits for another subflow when its last has ended.
+    pub(crate) close_timeout: Duration,
+}
 
 /// What the workers of an engine share.
 #[derive(Debug)]
@@ -22,12 +37,16 @@ pub(crate) struct Shared {
     pub(crate) protocol: Arc<Config>,
     /// How large receive rings are.
     pub(crate) ring: RingConfig,
+    /// What further subflows are allowed.
+    pub(super) joins: JoinLimits,
     /// Who listens.
     pub(crate) listeners: Arc<Directory>,
     /// Initial sequence numbers and timestamp offsets.
     pub(super) secret: IsnSecret,
     /// The tokens of all connections.
     pub(super) tokens: Arc<Tokens>,
+    /// How many joins are under way.
+    joining: Arc<AtomicUsize>,
     /// Which worker owns which flow.
     pub(super) owners: Owners,
     /// The key of the flow tables.
@@ -40,16 +59,37 @@ impl Shared {
     /// # Errors
     ///
     /// The system has no random numbers.
-    pub(crate) fn new(protocol: Config, ring: RingConfig) -> io::Result<Self> {
+    pub(crate) fn new(protocol: Config, ring: RingConfig, joins: JoinLimits) -> io::Result<Self> {
         Ok(Self {
             protocol: Arc::new(protocol),
             ring,
+            joins,
             listeners: Arc::default(),
             secret: IsnSecret::new(random()?),
             tokens: Arc::default(),
+            joining: Arc::default(),
             owners: Owners::default(),
             hash: FlowHash::new(random()?),
         })
+    }
+
+    /// Takes a place for a subflow that joins `connection`.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(super) fn begin_join(
+        &self,
+        connection: &Arc<Connection>,
+    ) -> Result<PendingJoin, RefusalReason> {
+        let JoinLimits { subflows, pending, .. } = self.joins;
+        let room = |n: usize| (n < pending).then_some(n + 1);
+        self.joining
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
+            .map_err(|_| RefusalReason::JoinResources)?;
+        let among_all = PendingJoinOfAll(Arc::clone(&self.joining));
+        let of_connection = connection.begin_join(subflows).ok_or(RefusalReason::JoinTooMany)?;
+        Ok(PendingJoin { _of_connection: of_connection, _among_all: among_all })
     }
 
     /// The hash of the flow tables.
@@ -60,6 +100,22 @@ impl Shared {
     /// Names the workers, once they are all there.
     pub(crate) fn introduce(&self, workers: Vec<Arc<Handle>>) {
         let _ = self.owners.workers.set(workers);
+    }
+}
+
+/// A place for a join whose handshake is under way, until it is dropped.
+#[derive(Debug)]
+pub(super) struct PendingJoin {
+    _of_connection: Joining,
+    _among_all: PendingJoinOfAll,
+}
+
+#[derive(Debug)]
+struct PendingJoinOfAll(Arc<AtomicUsize>);
+
+impl Drop for PendingJoinOfAll {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -115,31 +171,55 @@ impl Owners {
     }
 }
 
-/// The tokens in use, each of which names one connection (RFC 8684, section 3.1).
+/// The tokens in use, each of which names one connection (RFC 8684, section 3.1), or a handshake
+/// that may lead to one. This is the one look-up by which a worker comes to a connection of
+/// another; it is made for SYNs that join, and never for other packets.
 #[derive(Debug, Default)]
-pub(super) struct Tokens(Mutex<HashSet<u32>>);
+pub(super) struct Tokens(Mutex<HashMap<u32, Weak<Connection>>>);
 
 impl Tokens {
+    /// The connection that `token` names.
+    pub(super) fn find(&self, token: Token) -> Option<Arc<Connection>> {
+        self.lock().get(&token.0)?.upgrade()
+    }
+
     fn take(&self, token: Token) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(token.0)
+        match self.lock().entry(token.0) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(entry) => {
+                entry.insert(Weak::new());
+                true
+            }
+        }
     }
 
     fn give_back(&self, token: Token) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&token.0);
+        self.lock().remove(&token.0);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Weak<Connection>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many are in use.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.lock().len()
     }
 }
 
 /// A token in use, until it is dropped.
 #[derive(Debug)]
-pub(super) struct TokenInUse {
+pub(crate) struct TokenInUse {
     token: Token,
     tokens: Arc<Tokens>,
+}
+
+impl TokenInUse {
+    /// From now on it names `connection`.
+    pub(crate) fn names(&self, connection: &Arc<Connection>) {
+        self.tokens.lock().insert(self.token.0, Arc::downgrade(connection));
+    }
 }
 
 impl Drop for TokenInUse {
@@ -170,6 +250,12 @@ impl KeySource {
             }
         }
         None
+    }
+
+    /// A nonce for a join. `None`: there is none to be had.
+    pub(super) fn nonce(&mut self) -> Option<u32> {
+        // Half of the octets that were drawn will do.
+        self.next().map(|random| random as u32)
     }
 
     fn next(&mut self) -> Option<u64> {

@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 
 use super::Worker;
 use crate::clock::Clock;
+use crate::connection::Wishes;
 use crate::listener::poll_timeout;
 use crate::port::Port;
 use crate::receive::Failure;
@@ -101,8 +102,7 @@ impl<P: Port> Worker<P> {
             if let Some(flow) = self.core.flows.flow_mut(id)
                 && let Some(connection) = &flow.connection
             {
-                connection.fail(Failure::Aborted, Closed::Reset);
-                connection.finish();
+                connection.end(Failure::Aborted, Closed::Reset, Wishes::RESET);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The way of a packet: queue, parse, checksum, subflow, claim, copy, commit, recycle, answer.
 
 use mpxdp_proto::segment::Segment;
-use mpxdp_proto::subflow::{Abort, Disposition};
+use mpxdp_proto::subflow::Disposition;
 use mpxdp_proto::time::Instant;
 use mpxdp_proto::wire::{Frame, IpFields, emit_frame, parse_frame};
 
@@ -10,7 +10,7 @@ use super::flows::{Entry, FlowId, FlowKey, Path};
 use super::{Answer, Attached, Core, Progress, Worker};
 use crate::checksum;
 use crate::port::{Port, RxFrame, TxFrame};
-use crate::receive::Wanted;
+use crate::receive::{Commit, Wanted};
 
 /// Frames of one burst at most; a packet's frames are not split. A burst bounds how long the
 /// answers of its first packet wait for its last.
@@ -30,7 +30,7 @@ impl<P: Port> Worker<P> {
             packets += self.receive(now, port);
         }
         packets += self.core.take_strays(now);
-        let asked = self.take_commands() + self.core.take_wishes();
+        let asked = self.take_commands() + self.core.take_wishes(now);
         let due = self.core.take_due(now);
         self.answer(now);
         if packets + asked + due > 0 {
@@ -130,6 +130,9 @@ impl Core {
             Disposition::Dropped(reason) => self.handle.counters.disposed(reason),
         }
         self.take_events(id);
+        if self.placements.first().is_some_and(|placement| placement.mapping.is_some()) {
+            return self.hold(now, id, frame.payload_at, packet);
+        }
         for placement in self.placements.drain(..) {
             self.wanted.push(Wanted {
                 to: placement.to,
@@ -149,38 +152,52 @@ impl Core {
         I: Iterator<Item = &'a [u8]>,
     {
         while let Some(id) = self.take_wanted_of_one() {
-            let wanted = &mut self.wanted_of_one;
-            // Without a connection, it came to nothing at the end of its handshake.
-            if let Some(flow) = self.flows.flow_mut(id)
-                && let Some(connection) = &flow.connection
-            {
-                let ring = &connection.ring;
-                let outcome = ring.claim(wanted, &mut self.claims);
-                for claim in &mut self.claims {
-                    let mut skip = claim.at() as usize;
-                    for piece in packet(claim.source() as usize) {
-                        if skip >= piece.len() {
-                            skip -= piece.len();
-                            continue;
-                        }
-                        let end = piece.len().min(skip + claim.remaining());
-                        ring.copy(claim, &piece[skip..end]);
-                        skip = 0;
-                        if claim.remaining() == 0 {
-                            break;
-                        }
+            self.store_of_one(id, &packet);
+        }
+    }
+
+    /// Stores `wanted_of_one`, which is of the flow `id`, and empties it.
+    pub(super) fn store_of_one<'a, I>(&mut self, id: FlowId, packet: &impl Fn(usize) -> I)
+    where
+        I: Iterator<Item = &'a [u8]>,
+    {
+        let wanted = &self.wanted_of_one;
+        // Without a connection, it came to nothing at the end of its handshake.
+        if let Some(flow) = self.flows.flow_mut(id)
+            && let Some(connection) = &flow.connection
+        {
+            let ring = &connection.ring;
+            let outcome = ring.claim(wanted, &mut self.claims);
+            for claim in &mut self.claims {
+                let mut skip = claim.at() as usize;
+                for piece in packet(claim.source() as usize) {
+                    if skip >= piece.len() {
+                        skip -= piece.len();
+                        continue;
+                    }
+                    let end = piece.len().min(skip + claim.remaining());
+                    ring.copy(claim, &piece[skip..end]);
+                    skip = 0;
+                    if claim.remaining() == 0 {
+                        break;
                     }
                 }
-                ring.commit(&mut self.claims);
-                flow.refresh_view();
-                if outcome.refused > 0 {
-                    // The subflow counts it as received, so it would be acknowledged and lost.
-                    self.handle.counters.dropped(WorkerDrop::RingRefused);
-                    self.end_connection(id, Abort::Connection);
-                }
             }
-            self.wanted_of_one.clear();
+            let before = ring.edge();
+            let Commit { edge, advanced: _ } = ring.commit(&mut self.claims);
+            flow.refresh_view();
+            if !flow.view.may_fall_back {
+                let ends = wanted.iter().map(|wanted| wanted.to + u64::from(wanted.len));
+                let until = ends.max().unwrap_or_default();
+                flow.stored(until, before, edge);
+            }
+            if outcome.refused > 0 {
+                // The subflow counts it as received, so it would be acknowledged and lost.
+                self.handle.counters.dropped(WorkerDrop::RingRefused);
+                self.abort_connection(id);
+            }
         }
+        self.wanted_of_one.clear();
     }
 
     /// Moves what is to be stored of one flow to `wanted_of_one`, and says of which.
@@ -214,9 +231,14 @@ impl Core {
         let (key, path) = (flow.key, flow.path);
         let mut sender = Sender::new(&mut ports[path.port].port);
         let (subflow, view) = (&mut flow.subflow, &flow.view);
+        let mut sent = false;
         while sender.send(&self.handle.counters, &key, &path, || subflow.poll_transmit(now, view)) {
+            sent = true;
         }
         let blocked = sender.finish();
+        if sent && !flow.view.may_fall_back {
+            flow.window_told();
+        }
         self.take_events(id);
         self.settle(now, id, blocked);
     }

@@ -75,21 +75,68 @@ fn a_stream_dropped_with_unread_data_resets_the_connection() {
     }
 }
 
-#[test]
-fn a_reset_comes_after_the_data_before_it() {
+/// A client that sent 100,000 bytes and a reset after them, and its reader.
+fn a_reset_after_data(mptcp: bool) -> (World, super::world::Reading) {
     let mut world = World::new(Setup::default());
-    world.connect(SenderOptions { ends: false, ..World::options(1, 100_000) });
+    let options = SenderOptions { ends: false, ..World::options(1, 100_000) };
+    let mptcp = options.mptcp.filter(|_| mptcp);
+    world.connect(SenderOptions { mptcp, ..options });
     world.pass(Duration::from_millis(100));
     let mut reading = world.accept().unwrap();
     world.senders[0].abort();
     world.pass(Duration::from_millis(10));
     reading.read();
     assert_eq!(reading.bytes, 100_000);
+    (world, reading)
+}
+
+#[test]
+fn a_reset_of_plain_tcp_comes_after_the_data_before_it() {
+    let (mut world, mut reading) = a_reset_after_data(false);
     assert_eq!(reading.end, Some(Some(ErrorKind::ConnectionReset)));
     reading.close();
-    let closed = reading.statistics.as_ref().unwrap().closed;
-    assert!(matches!(closed, Some(Closed::Reset | Closed::FastClose)), "{closed:?}");
+    assert_eq!(reading.statistics.as_ref().unwrap().closed, Some(Closed::Reset));
     world.assert_empty();
+}
+
+#[test]
+fn a_connection_whose_only_subflow_was_reset_waits_for_another_and_then_fails() {
+    let (mut world, mut reading) = a_reset_after_data(true);
+    world.pass(Duration::from_secs(59));
+    reading.read();
+    assert_eq!(reading.end, None);
+    assert_eq!(world.shared.tokens.len(), 1, "it can be joined");
+    world.pass(Duration::from_secs(2));
+    reading.read();
+    assert_eq!(reading.end, Some(Some(ErrorKind::TimedOut)));
+    reading.close();
+    let statistics = reading.statistics.as_ref().unwrap();
+    assert_eq!(statistics.closed, Some(Closed::Timeout));
+    assert!(!statistics.subflows[0].live);
+    world.assert_empty();
+}
+
+#[test]
+fn a_connection_without_subflows_ends_with_its_stream() {
+    let (mut world, reading) = a_reset_after_data(true);
+    drop(reading);
+    assert_eq!(world.shared.tokens.len(), 0, "nothing waits for another subflow");
+    world.assert_empty();
+}
+
+#[test]
+fn stopping_does_not_wait_for_another_subflow_longer_than_for_others() {
+    let (mut world, mut reading) = a_reset_after_data(true);
+    let deadline = world.now + Duration::from_secs(2);
+    world.seats[0].handle.command(Command::Stop { deadline });
+    world.pass(Duration::from_secs(1));
+    let now = world.now;
+    assert!(!world.seats[0].worker.turn(now).done);
+    world.pass(Duration::from_secs(2));
+    let now = world.now;
+    assert!(world.seats[0].worker.turn(now).done);
+    reading.read();
+    assert_eq!(reading.end, Some(Some(ErrorKind::ConnectionAborted)));
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! The whole receive path over memory ports, in virtual time.
 
+mod checksums;
+mod client;
 mod flows;
+mod joins;
 mod limits;
 mod streams;
+mod subflows;
 mod world;

@@ -7,15 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpxdp_proto::config::Config;
+use mpxdp_proto::segment::AddressId;
 use mpxdp_proto::time::Instant;
+use mpxdp_proto::wire::parse_frame;
 use mpxdp_sim::{Content, Pattern, Sender, SenderOptions};
 
-use crate::listener::{Backlog, Directory, Hold, Limits, Listener};
+use super::client::{Client, ClientOptions};
+use crate::connection::Announced;
+use crate::listener::{Backlog, Directory, Entrance, Limits, Listener};
 use crate::port::{MemoryOptions, MemoryPort, Port, receive_packets, send_packet};
 use crate::receive::RingConfig;
 use crate::stats::{TableSizes, WorkerReport};
 use crate::stream::Stream;
-use crate::worker::{Attached, Handle, PortFacts, Shared, Worker};
+use crate::worker::{Attached, Handle, JoinLimits, PortFacts, Shared, Worker};
 
 /// Where the worker listens.
 pub(super) fn server() -> SocketAddr {
@@ -87,6 +91,9 @@ pub(super) struct Setup {
     pub(super) protocol: Config,
     pub(super) ring: RingConfig,
     pub(super) limits: Limits,
+    pub(super) joins: JoinLimits,
+    /// Further addresses that peers are told of.
+    pub(super) announced: Vec<SocketAddr>,
     pub(super) weather: Weather,
     pub(super) seed: u64,
     pub(super) mtu: u32,
@@ -100,6 +107,8 @@ impl Default for Setup {
             protocol: Config { time_wait: Duration::from_secs(5), ..Config::default() },
             ring: RingConfig { initial: 256 << 10, limit: 1 << 20, ..RingConfig::default() },
             limits: Limits { backlog: 64, half_open: 64 },
+            joins: JoinLimits { subflows: 8, pending: 64, close_timeout: Duration::from_secs(60) },
+            announced: Vec::new(),
             weather: Weather::default(),
             seed: 1,
             mtu: 1500,
@@ -123,6 +132,9 @@ pub(super) struct World {
     pub(super) senders: Vec<Sender>,
     /// The cable that packets to the worker take now.
     pub(super) route: usize,
+    pub(super) clients: Vec<Client>,
+    /// What clients have sent: when it arrives, on which cable.
+    lanes: Vec<(Instant, usize, Vec<u8>)>,
     there: Way,
     back: Way,
     /// Frames that came back and are for no sender.
@@ -131,8 +143,8 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(setup: Setup) -> Self {
-        let Setup { protocol, ring, limits, weather, seed, mtu, workers } = setup;
-        let shared = Arc::new(Shared::new(protocol, ring).unwrap());
+        let Setup { protocol, ring, limits, joins, announced, weather, seed, mtu, workers } = setup;
+        let shared = Arc::new(Shared::new(protocol, ring, joins).unwrap());
         let seats: Vec<Seat> = (0..workers)
             .map(|index| {
                 let options = MemoryOptions { receive_frames: 512, ..MemoryOptions::default() };
@@ -156,19 +168,31 @@ impl World {
             seats,
             listener: None,
             senders: Vec::new(),
+            clients: Vec::new(),
+            lanes: Vec::new(),
             route: 0,
             there: way(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             back: way(seed.wrapping_mul(0xbf58_476d_1ce4_e5b9)),
             unclaimed: Vec::new(),
             shared,
         };
-        world.listener = Some(world.listen(server(), limits));
+        world.listener = Some(world.listen_and_announce(server(), limits, &announced));
         world
     }
 
     pub(super) fn listen(&self, at: SocketAddr, limits: Limits) -> Listener {
-        let hold = Arc::new(Hold::new(at, || {}));
-        let backlog = Backlog::new(hold, limits).unwrap();
+        self.listen_and_announce(at, limits, &[])
+    }
+
+    fn listen_and_announce(
+        &self,
+        at: SocketAddr,
+        limits: Limits,
+        announced: &[SocketAddr],
+    ) -> Listener {
+        let announced =
+            announced.iter().zip(1..).map(|(at, n)| Announced { id: AddressId(n), at: *at });
+        let backlog = Backlog::new(Entrance::new(Vec::new(), announced.collect()), limits).unwrap();
         let directory: &Arc<Directory> = &self.shared.listeners;
         assert!(directory.add(at, &backlog));
         Listener::new(at, backlog, Arc::clone(directory))
@@ -185,6 +209,12 @@ impl World {
     pub(super) fn connect(&mut self, options: SenderOptions) -> usize {
         self.senders.push(Sender::new(options));
         self.senders.len() - 1
+    }
+
+    /// Adds a client with several subflows, and gives its place.
+    pub(super) fn join(&mut self, options: ClientOptions) -> usize {
+        self.clients.push(Client::new(options));
+        self.clients.len() - 1
     }
 
     /// Puts a frame on the cable to the worker, whatever the weather.
@@ -205,6 +235,7 @@ impl World {
                 busy = true;
             }
         }
+        busy |= self.step_clients();
         while let Some(packet) = self.there.take(self.now) {
             let far = &mut self.seats[self.route].far;
             busy = true;
@@ -223,7 +254,10 @@ impl World {
         }
         while let Some(packet) = self.back.take(self.now) {
             busy = true;
-            let mut claimed = false;
+            let frame = parse_frame(&packet, packet.len()).ok();
+            let (now, clients) = (self.now, &mut self.clients);
+            let mut claimed =
+                frame.is_some_and(|frame| clients.iter_mut().any(|c| c.on_frame(now, &frame)));
             for sender in &mut self.senders {
                 let before = sender.statistics().ignored;
                 sender.on_frame(self.now, &packet);
@@ -232,6 +266,27 @@ impl World {
             if !claimed {
                 self.unclaimed.push(packet);
             }
+        }
+        busy
+    }
+
+    /// Has the clients do what they do by themselves, and puts what came through into the cables.
+    fn step_clients(&mut self) -> bool {
+        let now = self.now;
+        let mut sent = Vec::new();
+        for client in &mut self.clients {
+            client.poll(now);
+            sent.extend(client.take_out());
+        }
+        let mut busy = !sent.is_empty();
+        self.lanes
+            .extend(sent.into_iter().map(|(path, frame)| (now + path.delay, path.seat, frame)));
+        // In the order in which they were sent, as `lanes` is.
+        for (_, seat, frame) in self.lanes.extract_if(.., |(at, ..)| *at <= now) {
+            let far = &mut self.seats[seat].far;
+            busy = true;
+            send_packet(far, &frame);
+            far.flush().unwrap();
         }
         busy
     }
@@ -247,6 +302,8 @@ impl World {
         let due = self.seats.iter().filter_map(|seat| seat.worker.core.next_due());
         let due = due
             .chain(self.senders.iter().filter_map(Sender::next_timeout))
+            .chain(self.clients.iter().filter_map(Client::next_timeout))
+            .chain(self.lanes.iter().map(|(at, ..)| *at))
             .chain(self.there.next())
             .chain(self.back.next());
         let limit = self.now + most;
@@ -280,7 +337,9 @@ impl World {
                 r.close();
                 r
             }));
-            if open.is_empty() && self.senders.iter().all(|s| s.is_done() || s.failure().is_some())
+            if open.is_empty()
+                && self.senders.iter().all(|s| s.is_done() || s.failure().is_some())
+                && self.clients.iter().all(Client::is_done)
             {
                 break;
             }

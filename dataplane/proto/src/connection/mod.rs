@@ -193,9 +193,10 @@ impl Connection {
             Event::FullyEstablished => self.set(FULLY_ESTABLISHED),
             Event::ChecksumsInUse => self.set(CHECKSUMS),
             Event::ChecksumFailed { falling_back: true, .. } => {
-                let _ = self.facts.fetch_update(AcqRel, Acquire, |facts| {
+                let update = self.facts.fetch_update(AcqRel, Acquire, |facts| {
                     (facts & JOINED == 0).then_some(facts | FALLING_BACK)
                 });
+                return update.is_ok();
             }
             Event::DataFin { at } | Event::StreamEnd { at } => {
                 // The first end stands; the subflow has checked that it is a possible one.

@@ -1,4 +1,7 @@
+extern crate std;
+
 use super::*;
+use crate::segment::AddressId;
 
 const EDGE: StreamOffset = StreamOffset(10);
 const RIGHT: StreamOffset = StreamOffset(100);
@@ -71,4 +74,29 @@ fn what_the_application_and_joins_change_is_in_the_view() {
     let view = connection.view(EDGE, RIGHT);
     assert!(view.reader_gone && !view.may_fall_back);
     assert_eq!((view.edge, view.right_edge), (EDGE, RIGHT));
+}
+
+#[test]
+fn of_a_join_and_a_fallback_at_the_same_time_one_is_taken() {
+    let fallback = Event::Fallback(FallbackReason::InfiniteMapping);
+    let failed = Event::ChecksumFailed { at: EDGE, falling_back: true };
+    let joined = Event::Joined { address_id: AddressId(1), backup: false };
+    for end in [fallback, failed] {
+        for _ in 0..500 {
+            let connection = Connection::new(Some(local()));
+            connection.on_event(&Event::Established { mptcp: Some(Key(2)) });
+            let start = std::sync::Barrier::new(2);
+            let (ended, taken) = std::thread::scope(|scope| {
+                let other = scope.spawn(|| {
+                    start.wait();
+                    connection.on_event(&end)
+                });
+                start.wait();
+                let taken = connection.on_event(&joined);
+                (other.join().expect("it does not panic"), taken)
+            });
+            assert!(ended != taken, "both or neither");
+            assert_eq!(connection.view(EDGE, RIGHT).may_fall_back, !taken);
+        }
+    }
 }

@@ -173,7 +173,8 @@ impl Subflow {
             signals: None,
             challenges: RateLimit::default(),
             fallback: None,
-            events: VecDeque::with_capacity(4),
+            // Nothing is allocated before the handshake is complete.
+            events: VecDeque::new(),
             config: Arc::clone(config),
         }
     }

@@ -27,6 +27,7 @@
 //! |---|---|
 //! | `state` | the states and every transition |
 //! | `accept` | the handshake of a first subflow |
+//! | `cookie` | the same without remembering the SYN |
 //! | `join` | the handshake of a further one |
 //! | `ingress` | the way of a segment, fast and slow |
 //! | `acceptance` | which segments are valid: window, PAWS, RFC 5961 |
@@ -44,6 +45,7 @@
 mod accept;
 mod acceptance;
 mod close;
+mod cookie;
 mod egress;
 mod ingress;
 mod join;
@@ -73,6 +75,7 @@ use crate::seq::{DataSeq, SeqNum, StreamOffset};
 use crate::time::Instant;
 
 pub use accept::PassiveOpening;
+pub use cookie::{CookieOpening, CookieSecret};
 pub use join::{JoinOpening, refuse_join};
 pub use report::{
     Abort, Disposition, DropReason, Event, FallbackReason, Placement, Refusal, RefusalReason,

@@ -6,6 +6,7 @@
 mod acceptance;
 mod acks;
 mod close;
+mod cookie;
 mod dss;
 mod fallback;
 mod handshake;

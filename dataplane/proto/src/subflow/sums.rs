@@ -145,11 +145,12 @@ impl Sums {
         } else if self.last.as_ref().is_some_and(overlaps) {
             return Ok(());
         }
-        let mut known = self.open.iter().enumerate().filter(|(_, known)| overlaps(known));
-        let Some((at, first)) = known.next() else {
-            return self.add(new, received);
+        // They are in order and apart.
+        let at = self.open.partition_point(|known| known.end <= new.start);
+        let Some(first) = self.open.get(at).filter(|known| overlaps(known)) else {
+            return self.add(at, new, received);
         };
-        let alone = known.next().is_none();
+        let alone = self.open.get(at + 1).is_none_or(|known| !overlaps(known));
         let same_start = first.start == new.start && first.to == new.to;
         let other =
             first.end == new.end && first.data_fin == new.data_fin && first.header != new.header;
@@ -168,7 +169,8 @@ impl Sums {
         Ok(())
     }
 
-    fn add(&mut self, new: Announced, received: u64) -> Result<(), Refused> {
+    /// Records an announcement that overlaps no other, at its place.
+    fn add(&mut self, at: usize, new: Announced, received: u64) -> Result<(), Refused> {
         if new.end <= received {
             return Ok(());
         }
@@ -180,7 +182,6 @@ impl Sums {
             return Err(Refused::Full);
         }
         let id = self.next_id();
-        let at = self.open.partition_point(|known| known.start < new.start);
         let Announced { start, end, to, header, data_fin } = new;
         let open = Open { id, start, end, to, header, data_fin, summed: 0, sum: 0 };
         self.open.insert(at, open);

@@ -143,6 +143,14 @@ fn a_window_that_cannot_be_told_in_full_is_not_told_again() {
 }
 
 #[test]
+fn plain_tcp_has_no_data_acks_to_tell() {
+    let mut trace = Trace::plain();
+    trace.accept(seg(0, 1000));
+    let view = trace.view();
+    assert!(!trace.subflow.data_ack_due(&view));
+}
+
+#[test]
 fn a_closed_window_is_not_reopened_by_less_than_a_segment() {
     let mut trace = Trace::mptcp_with_capacity(10_000);
     for n in 0..10 {

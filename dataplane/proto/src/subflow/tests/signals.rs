@@ -303,11 +303,14 @@ fn signals_end_with_mptcp() {
     let mut trace = Trace::mptcp();
     trace.accept(carrying(theirs(4, ADDRESS, None)));
     assert!(trace.subflow.announce(AddressId(2), ADDRESS, None));
+    trace.expect_sent(2);
+    trace.accept(carrying(theirs(4, ADDRESS, None)));
     trace.accept(seg(0, 100));
     let fallback = Event::Fallback(FallbackReason::NoMappingInFirstData);
     assert!(trace.events.contains(&fallback));
     let ack = trace.expect_ack(100);
     assert_eq!(ack.options.mptcp, MptcpOptions::default());
+    assert_eq!(trace.subflow.next_timeout(), None);
     trace.pass(Duration::from_secs(10));
     trace.expect_sent(0);
 }

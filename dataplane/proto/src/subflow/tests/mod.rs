@@ -10,9 +10,11 @@ mod cookie;
 mod dss;
 mod fallback;
 mod handshake;
+mod hostile;
 mod join;
 mod mapping;
 mod random;
+mod rfc;
 mod sack;
 mod several;
 mod signals;
@@ -141,7 +143,7 @@ fn dss(position: u64, offset: u64, length: u16) -> Dss {
         ack: Some(DssNumber::Long(our_dsn(0))),
         mapping: Some(DssMapping {
             data_seq: DssNumber::Long(peer_dsn(offset)),
-            subflow_seq: position as u32 + 1,
+            subflow_seq: (position as u32).wrapping_add(1),
             length,
             checksum: None,
         }),

@@ -10,7 +10,6 @@ mod cookie;
 mod dss;
 mod fallback;
 mod handshake;
-mod hostile;
 mod join;
 mod mapping;
 mod random;

@@ -143,7 +143,7 @@ impl Sums {
             let at = self.open.partition_point(|known| known.start < last.start);
             self.open.insert(at, last);
         } else if self.last.as_ref().is_some_and(overlaps) {
-            return Ok(());
+            return Err(Refused::Conflict);
         }
         // They are in order and apart.
         let at = self.open.partition_point(|known| known.end <= new.start);

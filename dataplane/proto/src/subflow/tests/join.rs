@@ -57,13 +57,13 @@ fn begun_by(syn: &Segment) -> Trace {
     Trace::of(subflow.expect("the connection takes it"), connection, CAPACITY)
 }
 
-fn begun() -> Trace {
+pub(super) fn begun() -> Trace {
     let mut trace = begun_by(&join_syn());
     trace.expect_sent(1);
     trace
 }
 
-fn joined() -> Trace {
+pub(super) fn joined() -> Trace {
     let mut trace = begun();
     trace.accept(third_ack());
     trace.expect_events(&[JOINED]);

@@ -10,6 +10,7 @@ mod cookie;
 mod dss;
 mod fallback;
 mod handshake;
+mod hostile;
 mod join;
 mod mapping;
 mod random;

@@ -49,17 +49,17 @@ prop_compose! {
 }
 
 /// Xorshift: the same seed makes the same network.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % n
     }
 
-    fn chance(&mut self, of_256: u8) -> bool {
+    pub(super) fn chance(&mut self, of_256: u8) -> bool {
         self.below(256) < u64::from(of_256)
     }
 }

@@ -251,6 +251,49 @@ fn another_checksum_for_a_mapping_is_fatal() {
 }
 
 #[test]
+fn a_mapping_that_overlaps_one_that_is_proved_is_fatal() {
+    let mut trace = checked();
+    trace.accept(under(proved(100, 100), 100, 100));
+    trace.refuse(under(proved(50, 100), 50, 50), DropReason::MappingConflict);
+    trace.expect_state(State::Closed);
+}
+
+#[test]
+fn a_mapping_that_overlaps_others_that_are_not_complete_is_fatal() {
+    // One grows over the next.
+    let mut trace = checked();
+    trace.accept(under(proved(0, 100), 0, 50));
+    trace.accept(under(proved(100, 100), 100, 50));
+    trace.refuse(under(proved(0, 150), 50, 50), DropReason::MappingConflict);
+    // One begins among what came, and goes on beyond.
+    let mut trace = checked();
+    trace.accept(under(proved(0, 100), 0, 100));
+    trace.accept(under(proved(300, 100), 300, 100));
+    trace.refuse(under(proved(50, 100), 100, 50), DropReason::MappingConflict);
+}
+
+#[test]
+fn mappings_repeated_ahead_of_a_gap_take_no_room() {
+    let mut trace = checked();
+    for n in 1..=crate::subflow::sums::LIMIT as u64 + 1 {
+        let segment = under(proved(n * 10, 10), n * 10, 10);
+        trace.accept(segment);
+        trace.refuse(segment, DropReason::Duplicate);
+    }
+}
+
+#[test]
+fn a_mapping_may_grow_ahead_of_one_that_is_not_complete() {
+    let mut trace = checked();
+    trace.accept(under(proved(0, 100), 0, 50));
+    trace.accept(under(proved(100, 101), 100, 101));
+    assert_eq!(trace.have.last(), Some(100..201));
+    trace.accept(under(proved(100, 150), 201, 49));
+    trace.accept(seg(50, 50));
+    trace.expect_stream(250);
+}
+
+#[test]
 fn more_mappings_than_are_kept_are_refused_but_never_the_next() {
     let mut trace = checked();
     let limit = crate::subflow::sums::LIMIT as u64;

@@ -15,7 +15,7 @@ demo *ARGS:
 
 # Everything that has to pass: lints, docs, all tests (root), loom, the prebuilt XDP object.
 test: privileges lint doc object loom
-    MPXDP_REQUIRE_PRIVILEGES=1 cargo test --profile checked --workspace --all-targets
+    MPXDP_REQUIRE_PRIVILEGES=1 cargo test --profile checked --workspace --all-targets --no-fail-fast
     cargo test --profile checked --workspace --doc
 
 # What needs no root: the same tests, the privileged ones skipped with their reason.

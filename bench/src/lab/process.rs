@@ -139,13 +139,15 @@ impl Running {
     pub fn wait_for(&mut self, text: &str, limit: Duration, interrupt: &Interrupt) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
-            let ended = self.poll()?;
+            // What it wrote last may be on its way still when it has ended already.
+            let ended =
+                self.poll()?.is_some() && self.stderr.as_ref().is_none_or(Collected::is_whole);
             let said = self.stderr.as_ref().map(Collected::so_far).unwrap_or_default();
             if said.contains(text) {
                 return Ok(());
             }
             interrupt.check()?;
-            if ended.is_some() || Instant::now() > deadline {
+            if ended || Instant::now() > deadline {
                 let name = &self.name;
                 let said = said.trim();
                 return Err(Error::Failed(format!("{name} did not say {text:?} but: {said}")));
@@ -231,6 +233,11 @@ impl Collected {
 
     fn so_far(&self) -> String {
         String::from_utf8_lossy(&locked(&self.bytes)).into_owned()
+    }
+
+    /// Whether everything has been read that will ever come.
+    fn is_whole(&self) -> bool {
+        self.thread.is_finished()
     }
 
     fn finish(self) -> Vec<u8> {

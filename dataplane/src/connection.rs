@@ -125,10 +125,13 @@ impl Connection {
         self.entrance.announced.iter().find(|known| known.at == to).map(|known| known.id)
     }
 
-    /// What is to be announced to the peer.
+    /// What is to be announced to the peer, in this order: it surely has a use for addresses of the
+    /// family that it came by.
     pub(crate) fn announced(&self) -> impl Iterator<Item = Announced> + '_ {
         let initial = self.local();
-        self.entrance.announced.iter().copied().filter(move |known| known.at != initial)
+        let further = self.entrance.announced.iter().filter(move |known| known.at != initial);
+        let same = move |known: &&Announced| known.at.is_ipv4() == initial.is_ipv4();
+        further.clone().filter(same).chain(further.filter(move |known| !same(known))).copied()
     }
 
     /// Takes a place for a subflow that joins, if there are fewer than `limit`.
@@ -145,6 +148,8 @@ impl Connection {
     /// yet join: then it says so.
     pub(crate) fn leave(&self, record: &Record, now: EngineTime) -> bool {
         if !self.subflows.leave(record, now) {
+            // What it acknowledged last may be lost, and it will not be asked again.
+            self.subflows.ask(Wishes::ACK, |_| true);
             return false;
         }
         let over = !self.is_mptcp() || self.level.is_closed(self.ring.edge());
@@ -177,17 +182,6 @@ impl Connection {
     /// they still work.
     pub(crate) fn check_paths(&self, ids: &[AddressId]) {
         self.subflows.ask(Wishes::CHECK, |record| record.is_from(ids));
-    }
-
-    /// See [`Subflows::on_commit`].
-    pub(crate) fn on_commit(
-        &self,
-        me: &Record,
-        until: StreamOffset,
-        before: StreamOffset,
-        edge: StreamOffset,
-    ) -> bool {
-        self.subflows.on_commit(me, until, before, edge)
     }
 
     /// An acknowledgement went out by `me`, with what `view` says.

@@ -1,9 +1,8 @@
 //! The subflows of one connection, as other threads than their workers see them.
 //!
 //! Each has a record, which its worker writes without a lock. The list of the records is behind a
-//! lock that nobody takes for a packet: it is for joins and ends, for what the application asks,
-//! and, on connections that more than one subflow has ever belonged to, once for a burst that
-//! moved the edge.
+//! lock that nobody takes for packets: it is for joins and ends, for what the application asks of
+//! all workers, for windows that close and open, and once in a round trip.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -11,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mpxdp_proto::segment::AddressId;
-use mpxdp_proto::seq::StreamOffset;
 use mpxdp_proto::subflow::SubflowStatistics as Counts;
 use mpxdp_proto::time::Instant;
 
@@ -39,8 +37,6 @@ pub(crate) struct Record {
 
     // What follows is written by the subflow's worker alone.
     queue: AtomicU32,
-    /// The end of what came by this subflow, where data before it was missing; 0 where none was.
-    ahead: AtomicU64,
     /// Whether the window that the peer was last told on this subflow is so small that it may not
     /// be able to send on it.
     narrow: AtomicBool,
@@ -73,7 +69,6 @@ impl Record {
             queued: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             queue: AtomicU32::new(0),
-            ahead: AtomicU64::new(0),
             narrow: AtomicBool::new(false),
             round_trip: AtomicU64::new(0),
             bytes: Counter::default(),
@@ -230,38 +225,6 @@ impl Subflows {
         let list = self.lock();
         list.live().filter(|record| of(record)).for_each(|record| record.ask(wish));
         list.live > 0
-    }
-
-    /// `me` brought data up to `until`, and thereby the edge moved from `before` to `edge`. Tells
-    /// those who had brought data that waited for it; says whether there are any.
-    ///
-    /// Their peer learns of the new edge by the acknowledgement that `me` sends. But that may be
-    /// lost, or its path may be the slow one; and the others' last acknowledgements said that data
-    /// is missing which no longer is. A subflow that only ever brings data in order is not asked,
-    /// nor is one a second time for the same data.
-    pub(super) fn on_commit(
-        &self,
-        me: &Record,
-        until: StreamOffset,
-        before: StreamOffset,
-        edge: StreamOffset,
-    ) -> bool {
-        let ahead = if until > edge { until.0 } else { 0 };
-        if me.ahead.load(Ordering::Relaxed) != ahead {
-            me.ahead.store(ahead, Ordering::Relaxed);
-        }
-        if edge == before {
-            return false;
-        }
-        let mut told = false;
-        for other in self.lock().live() {
-            let ahead = other.ahead.load(Ordering::Relaxed);
-            if before.0 < ahead && ahead <= edge.0 && !std::ptr::eq(&**other, me) {
-                other.ask(Wishes::ACK);
-                told = true;
-            }
-        }
-        told
     }
 
     /// An acknowledgement went out by `me` that left the peer `room` bytes of a window of

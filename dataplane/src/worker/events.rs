@@ -145,16 +145,14 @@ impl Core {
         }
     }
 
-    /// Tells the peer of our further addresses, as far as announcements may be under way at once.
+    /// Tells the peer of the next of our further addresses. Each waits for the echo of the one
+    /// before: Linux takes one at a time, and forgets those that come meanwhile.
     fn announce(&mut self, id: FlowId) {
         let Some(flow) = self.flows.flow_mut(id) else { return };
         let Some(connection) = &flow.connection else { return };
-        for Announced { id, at } in connection.announced().skip(flow.announced) {
+        if let Some(Announced { id, at }) = connection.announced().nth(flow.announced) {
             let port = Some(at.port()).filter(|&port| port != connection.local().port());
-            if !flow.subflow.announce(id, at.ip(), port) {
-                break;
-            }
-            flow.announced += 1;
+            flow.announced += usize::from(flow.subflow.announce(id, at.ip(), port));
         }
     }
 

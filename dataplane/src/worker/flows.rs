@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use mpxdp_proto::connection::View;
-use mpxdp_proto::seq::StreamOffset;
 use mpxdp_proto::subflow::{Subflow, TimeWait};
 use mpxdp_proto::wire::LinkHeader;
 use siphasher::sip::SipHasher13;
@@ -146,19 +145,18 @@ impl Flow {
 
 /// What only connections that more than one subflow has ever belonged to need.
 impl Flow {
-    /// Data up to `until` was stored, and the edge moved from `before` to `edge`.
+    /// The edge moved, by `jumped` bytes more than this subflow brought: those had come by others.
     ///
-    /// Where that closed a gap before what other subflows had brought, or completed the stream,
-    /// the peer is told at once and on all of them: nothing else may come that would be answered
-    /// (RFC 8684, section 3.3.2).
-    pub(super) fn stored(&mut self, until: StreamOffset, before: StreamOffset, edge: StreamOffset) {
+    /// Where that closed a gap, the peer is told at once, and on this subflow only: an unprompted
+    /// acknowledgement on another leads Linux to send past the window (docs/decisions/0007). Where
+    /// the stream is complete, all tell it, as nothing else may come that would be answered.
+    pub(super) fn edge_moved(&mut self, jumped: u64) {
         let (Some(connection), Some(me)) = (&self.connection, &self.record) else { return };
-        let told = connection.on_commit(me, until, before, edge);
-        let complete = edge > before && self.view.remote_complete();
+        let complete = self.view.remote_complete();
         if complete {
             connection.ask_others(me, Wishes::ACK);
         }
-        if (told || complete || edge > until) && self.subflow.data_ack_due(&self.view) {
+        if (jumped > 0 || complete) && self.subflow.data_ack_due(&self.view) {
             self.subflow.request_ack();
         }
     }

@@ -184,12 +184,11 @@ impl Core {
                 }
             }
             let before = ring.edge();
-            let Commit { edge, advanced: _ } = ring.commit(&mut self.claims);
+            let Commit { edge, advanced } = ring.commit(&mut self.claims);
             flow.refresh_view();
-            if !flow.view.may_fall_back {
-                let ends = wanted.iter().map(|wanted| wanted.to + u64::from(wanted.len));
-                let until = ends.max().unwrap_or_default();
-                flow.stored(until, before, edge);
+            if advanced && !flow.view.may_fall_back {
+                // Others may have moved the edge too since `before`; that does no harm.
+                flow.edge_moved((edge - before).saturating_sub(outcome.claimed));
             }
             if outcome.refused > 0 {
                 // The subflow counts it as received, so it would be acknowledged and lost.

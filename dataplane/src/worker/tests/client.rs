@@ -171,6 +171,11 @@ impl Client {
         self.options.automatic = automatic;
     }
 
+    /// The length of what it sends.
+    pub(super) fn set_len(&mut self, len: u64) {
+        self.options.len = len;
+    }
+
     /// Whether all is over.
     pub(super) fn is_done(&self) -> bool {
         let over = |subflow: &Subflow| matches!(subflow.state, State::Closed | State::Reset(_));
@@ -322,7 +327,8 @@ impl Client {
         self.emit(index, &segment, &payload);
     }
 
-    fn data_fin(&mut self, now: Instant, index: usize) {
+    /// Says on a subflow that the stream ends at its length.
+    pub(super) fn data_fin(&mut self, now: Instant, index: usize) {
         self.fin_at = Some(now);
         let data_seq = self.local.idsn.0.wrapping_add(1).wrapping_add(self.options.len);
         let checksum = self.options.checksums.then(|| {

@@ -116,7 +116,7 @@ fn addresses_are_announced_and_clients_join_there() {
 }
 
 #[test]
-fn more_addresses_than_may_be_under_way_are_announced_one_after_another() {
+fn addresses_are_announced_one_after_another() {
     let at = |n: u8| SocketAddr::new([10, 0, 1, n].into(), 5001);
     let announced: Vec<SocketAddr> = (1..=20).map(at).collect();
     let (mut world, _reading) = connection(Setup { announced, ..Setup::default() });

@@ -100,18 +100,44 @@ fn answers(
 }
 
 #[test]
-fn a_gap_that_one_subflow_closes_is_acknowledged_on_both() {
+fn a_gap_that_one_subflow_closes_is_acknowledged_by_it_at_once() {
     let (mut world, mut reading) = two_by_hand();
+    // Acknowledgements of data in order are delayed from here on.
+    for n in 1..20 {
+        answers(&mut world, |client, now| client.send(now, 0, n * 1000, 1000));
+    }
     // Ahead of a gap in the stream, in order on its subflow.
-    let came = answers(&mut world, |client, now| client.send(now, 1, 2000, 1000));
+    let came = answers(&mut world, |client, now| client.send(now, 1, 21_000, 1000));
     assert_eq!(came, [0, 1]);
-    assert_eq!(world.clients[0].subflows[1].data_ack, 1000);
-    let came = answers(&mut world, |client, now| client.send(now, 0, 1000, 1000));
-    assert_eq!(came, [1, 1]);
-    assert_eq!(world.clients[0].subflows[0].data_ack, 3000);
-    assert_eq!(world.clients[0].subflows[1].data_ack, 3000);
+    assert_eq!(world.clients[0].subflows[1].data_ack, 20_000);
+    let now = world.now;
+    world.clients[0].send(now, 0, 20_000, 1000);
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.clients[0].subflows[0].data_ack, 22_000);
     reading.read();
-    assert_eq!(reading.bytes, 3000);
+    assert_eq!(reading.bytes, 22_000);
+}
+
+#[test]
+fn what_a_subflow_acknowledged_last_is_told_on_others_when_it_ends() {
+    let (mut world, _reading) = two_by_hand();
+    answers(&mut world, |client, now| client.send(now, 0, 1000, 1000));
+    assert_eq!(world.clients[0].subflows[1].data_ack, 1000);
+    let came = answers(&mut world, |client, _| client.reset(0, false));
+    assert_eq!(came, [0, 1]);
+    assert_eq!(world.clients[0].subflows[1].data_ack, 2000);
+}
+
+#[test]
+fn the_end_of_the_stream_is_acknowledged_on_all() {
+    let (mut world, _reading) = two_by_hand();
+    world.clients[0].set_len(2000);
+    // The end comes by the second, what is missing before it by the first.
+    let came = answers(&mut world, |client, now| client.data_fin(now, 1));
+    assert_eq!(came, [0, 1]);
+    answers(&mut world, |client, now| client.send(now, 0, 1000, 1000));
+    assert_eq!(world.clients[0].subflows[0].data_ack, 2001);
+    assert_eq!(world.clients[0].subflows[1].data_ack, 2001);
 }
 
 #[test]

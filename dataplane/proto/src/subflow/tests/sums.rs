@@ -100,6 +100,17 @@ fn checksums_are_used_if_either_side_requires_them() {
 }
 
 #[test]
+fn a_syn_sent_again_may_ask_for_checksums_or_no_longer() {
+    let mut trace = Trace::listen(config(ChecksumPolicy::Accept), syn_with(true));
+    trace.expect_sent(1);
+    for required in [false, true] {
+        trace.accept(syn_with(required));
+        let answer = trace.expect_one().options.mptcp.capable;
+        assert_eq!(answer.map(|capable| capable.checksum_required), Some(required));
+    }
+}
+
+#[test]
 fn a_third_ack_that_does_not_confirm_checksums_means_plain_tcp() {
     for used in [false, true] {
         let policy = if used { ChecksumPolicy::Require } else { ChecksumPolicy::Accept };
@@ -348,6 +359,18 @@ fn a_data_fin_counts_only_once_its_mapping_is_proved() {
     trace.accept(under(fin, 0, 100));
     trace.expect_events(&[Event::DataFin { at: StreamOffset(100) }]);
     trace.expect_stream(100);
+}
+
+#[test]
+fn a_mapping_with_data_fin_on_a_segment_without_its_payload_counts() {
+    // As of a peer that repeats its last mapping with the FIN. The payload was proved before.
+    let mut fin_mapping = dss(0, 0, 101);
+    fin_mapping.data_fin = true;
+    let mut trace = checked();
+    trace.accept(under(proved(0, 100), 0, 100));
+    let last = with_dss(seg(100, 0), with_checksum(fin_mapping, &text(0, 100)));
+    trace.accept(fin(last));
+    trace.expect_events(&[Event::DataFin { at: StreamOffset(100) }, Event::SubflowFin]);
 }
 
 #[test]

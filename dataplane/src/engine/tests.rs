@@ -40,3 +40,42 @@ fn the_panic_of_a_worker_reaches_everybody_who_waits() {
     assert!(is_told(engine.listen("10.0.0.2:5002".parse().unwrap()).map(|_| ())));
     assert!(is_told(engine.shutdown(Duration::from_secs(10))));
 }
+
+/// What a listener at `at` announces, on an engine with two NICs.
+fn announced(announce: Announce, at: &str) -> Result<Vec<String>> {
+    let nic = |name: &str, addresses: &[&str]| {
+        let (near, _far) = MemoryPort::pair(MemoryOptions::default());
+        let addresses = addresses.iter().map(|address| address.parse().unwrap());
+        PortNic::new(name, [near]).addresses(addresses.collect::<Vec<IpAddr>>())
+    };
+    let engine = Engine::builder()
+        .ports(nic("mem0", &["10.0.0.2", "fd00::2", "fe80::2"]))
+        .ports(nic("mem1", &["10.0.1.2"]))
+        .config(EngineConfig { announce, ..EngineConfig::default() })
+        .start()?;
+    let at = at.parse().unwrap();
+    let _listener = engine.listen(at)?;
+    let entrance = Arc::clone(&engine.shared.listeners.find(at).unwrap().entrance);
+    Ok(entrance.announced.iter().map(|known| format!("{} {}", known.id.0, known.at)).collect())
+}
+
+#[test]
+fn addresses_of_all_nics_and_families_are_announced() {
+    let all = announced(Announce::Auto, "10.0.0.2:5001").unwrap();
+    assert_eq!(all, ["1 [fd00::2]:5001", "2 10.0.1.2:5001"]);
+    let all = announced(Announce::Auto, "0.0.0.0:5001").unwrap();
+    assert_eq!(all, ["1 10.0.0.2:5001", "2 [fd00::2]:5001", "3 10.0.1.2:5001"]);
+    assert_eq!(announced(Announce::None, "10.0.0.2:5001").unwrap(), [""; 0]);
+}
+
+#[test]
+fn addresses_that_are_named_are_announced_and_have_to_be_ours() {
+    let list = |addresses: &[(&str, Option<u16>)]| {
+        let parsed = addresses.iter().map(|(address, port)| (address.parse().unwrap(), *port));
+        announced(Announce::Addresses(parsed.collect()), "10.0.0.2:5001")
+    };
+    let named = list(&[("10.0.1.2", Some(6001)), ("10.0.1.2", None), ("10.0.0.2", None)]);
+    assert_eq!(named.unwrap(), ["1 10.0.1.2:6001", "2 10.0.1.2:5001"]);
+    let foreign = list(&[("10.0.9.9", None)]);
+    assert!(matches!(foreign, Err(Error::AddressNotLocal { .. })), "{foreign:?}");
+}

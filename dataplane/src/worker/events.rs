@@ -59,7 +59,8 @@ impl Core {
                 connection.forget_token();
                 self.store_held(id, None);
             }
-            Event::AddressEchoed(_) => self.announce(id),
+            // Before, a subflow that joins would be too early.
+            Event::FullyEstablished | Event::AddressEchoed(_) => self.announce(id),
             Event::AddressesRemoved(removed) => connection.check_paths(removed.as_slice()),
             Event::FastClose => {
                 connection.end(Failure::FastClose, Closed::FastClose, Wishes::RESET);
@@ -79,7 +80,6 @@ impl Core {
             Event::Established { .. }
             | Event::Joined { .. }
             | Event::ChecksumsInUse
-            | Event::FullyEstablished
             | Event::AddressAnnounced(_)
             | Event::PriorityChanged { .. }
             | Event::ChecksumFailed { .. }
@@ -120,7 +120,6 @@ impl Core {
         flow.connection = Some(Arc::clone(&connection));
         flow.record = Some(first);
         flow.refresh_view();
-        self.announce(id);
         let stream = Stream::new(reader, connection);
         if let Some(refused) = half_open.backlog().push(stream) {
             // Dropping it resets the connection.

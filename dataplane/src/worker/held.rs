@@ -18,14 +18,15 @@ use crate::receive::{Budget, Wanted};
 
 /// What a subflow holds.
 pub(super) struct Held {
-    pieces: Vec<Piece>,
+    /// By mapping, of which a subflow keeps a bounded number: a peer that sends single bytes does
+    /// not make it dear to find what is proved.
+    mappings: Vec<(MappingId, Vec<Piece>)>,
     /// Bytes that the budget has granted.
     granted: usize,
     budget: Arc<dyn Budget>,
 }
 
 struct Piece {
-    mapping: MappingId,
     to: StreamOffset,
     bytes: Box<[u8]>,
 }
@@ -39,24 +40,28 @@ impl Piece {
 
 impl Held {
     fn new(budget: Arc<dyn Budget>) -> Self {
-        Self { pieces: Vec::new(), granted: 0, budget }
+        Self { mappings: Vec::new(), granted: 0, budget }
     }
 
     /// Holds a piece, or says that there is no memory for it.
-    fn push(&mut self, piece: Piece) -> bool {
+    fn push(&mut self, mapping: MappingId, piece: Piece) -> bool {
         let cost = piece.cost();
-        let room = self.budget.reserve(cost);
-        if room {
-            self.granted += cost;
-            self.pieces.push(piece);
+        if !self.budget.reserve(cost) {
+            return false;
         }
-        room
+        self.granted += cost;
+        match self.mappings.iter_mut().rev().find(|(known, _)| *known == mapping) {
+            Some((_, pieces)) => pieces.push(piece),
+            None => self.mappings.push((mapping, vec![piece])),
+        }
+        true
     }
 
     /// Takes out what is held of one mapping, or everything.
     fn take(&mut self, of: Option<MappingId>) -> Vec<Piece> {
-        let chosen = |piece: &mut Piece| of.is_none_or(|mapping| piece.mapping == mapping);
-        let taken: Vec<Piece> = self.pieces.extract_if(.., chosen).collect();
+        let chosen = |(known, _): &mut (MappingId, _)| of.is_none_or(|mapping| *known == mapping);
+        let taken = self.mappings.extract_if(.., chosen);
+        let taken: Vec<Piece> = taken.flat_map(|(_, pieces)| pieces).collect();
         let cost = taken.iter().map(Piece::cost).sum();
         self.budget.release(cost);
         self.granted -= cost;
@@ -102,7 +107,7 @@ impl Core {
         let sum = checksum::sum(&bytes);
         let budget = &self.shared.ring.budget;
         let held = flow.held.get_or_insert_with(|| Box::new(Held::new(Arc::clone(budget))));
-        if !held.push(Piece { mapping, to, bytes }) {
+        if !held.push(mapping, Piece { to, bytes }) {
             // The subflow has acknowledged it, so only its end lets the peer send it again.
             self.handle.counters.dropped(WorkerDrop::MemoryLimit);
             flow.subflow.abort(Abort::Subflow(ResetReason::Resources));

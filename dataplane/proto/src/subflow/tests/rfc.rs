@@ -203,3 +203,19 @@ fn what_was_selectively_acknowledged_is_kept() {
     trace.expect_ack(1000);
     trace.expect_stream(1000);
 }
+
+/// RFC 9293, MUST-1.
+#[test]
+fn a_window_above_32767_is_no_negative_one() {
+    let mut syn = plain_syn();
+    syn.options.window_scale = None;
+    syn.window = u16::MAX;
+    let mut trace = Trace::with_syn(syn);
+    trace.expect_sent(1);
+    trace.accept(Segment { window: u16::MAX, ..seg(0, 0) });
+    // So far back may an acknowledgement lie that data of this window could have overtaken.
+    trace.accept(Segment { ack: OURS + 1 - 65_535, window: u16::MAX, ..seg(0, 10) });
+    trace.expect_stream(10);
+    let too_old = Segment { ack: OURS - 65_535, window: u16::MAX, ..seg(10, 10) };
+    trace.refuse(too_old, DropReason::AckTooOld);
+}

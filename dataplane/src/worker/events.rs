@@ -40,6 +40,8 @@ impl Core {
         // A join that came to nothing is none of the connection's business.
         let (Some(connection), Some(me)) = (&flow.connection, &flow.record) else { return };
         if !connection.level.on_event(event) {
+            // A fallback may have placed payload where it would lie in plain TCP.
+            self.placements.clear();
             return flow.subflow.abort(Abort::Subflow(ResetReason::MptcpSpecific));
         }
         // As long as a connection speaks MPTCP, others may go on when a subflow has ended, or come

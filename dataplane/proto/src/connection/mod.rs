@@ -170,7 +170,8 @@ impl Connection {
 
     /// Takes note of what a subflow told. `false` means that it contradicts what another subflow
     /// has made of the connection meanwhile (there is no joining after a fallback, and no fallback
-    /// after a join): the subflow is to be aborted.
+    /// after a join): the subflow is to be aborted, and what the same segment placed is not to be
+    /// stored.
     pub fn on_event(&self, event: &Event) -> bool {
         match *event {
             Event::Established { mptcp } => {

@@ -183,6 +183,11 @@ impl Core {
                     }
                 }
             }
+            if let Some(record) = &flow.record {
+                // Before the commit, so that whoever sees the bytes sees them counted.
+                let queue = self.facts[flow.path.port].queue;
+                record.publish(&flow.subflow.statistics(), queue, flow.subflow.round_trip());
+            }
             let before = ring.edge();
             let Commit { edge, advanced } = ring.commit(&mut self.claims);
             flow.refresh_view();

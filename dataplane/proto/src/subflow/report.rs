@@ -153,7 +153,7 @@ pub enum Event {
     },
     /// MPTCP options pass in both directions of the first subflow: further ones may join.
     FullyEstablished,
-    /// ADD_ADDR with the right HMAC; its echo is on its way. One event for each copy that comes.
+    /// ADD_ADDR with the right HMAC; its echo is on its way. A copy that comes later is told again.
     AddressAnnounced(AddAddr),
     /// The peer has echoed an ADD_ADDR of ours.
     AddressEchoed(AddressId),

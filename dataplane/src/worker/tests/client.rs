@@ -8,7 +8,7 @@ use mpxdp_proto::connection::LocalKey;
 use mpxdp_proto::crypto::{JoinHmac, key_to_token_and_idsn};
 use mpxdp_proto::segment::{
     AddAddr, AddressId, Dss, DssMapping, DssNumber, Flags, Key, MpCapable, MpCapableBody, MpJoin,
-    Options, Segment, Token, WindowScale,
+    Options, RemoveAddr, Segment, Token, WindowScale,
 };
 use mpxdp_proto::seq::{DataSeq, SeqNum};
 use mpxdp_proto::time::Instant;
@@ -358,6 +358,17 @@ impl Client {
             self.remote.filter(|_| connection).map(|remote| remote.key);
         self.emit(index, &segment, &[]);
         self.lose(index, None);
+    }
+
+    /// Says on a subflow that the addresses with these identifiers are given up.
+    pub(super) fn remove_addresses(&mut self, index: usize, ids: &[u8]) {
+        let mut removed = RemoveAddr::default();
+        for &id in ids {
+            assert!(removed.push(AddressId(id)), "an option has room for eight");
+        }
+        let mut segment = self.blank(index);
+        segment.options.mptcp.remove_addr = Some(removed);
+        self.emit(index, &segment, &[]);
     }
 
     /// A subflow has ended: what went by it goes by others.

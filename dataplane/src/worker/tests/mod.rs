@@ -5,6 +5,7 @@ mod client;
 mod flows;
 mod joins;
 mod limits;
+mod removal;
 mod streams;
 mod subflows;
 mod world;

@@ -73,7 +73,8 @@ impl Ledger {
         limit: u64,
         mut take: impl FnMut(Range<u64>),
     ) -> Shares {
-        let end = wanted.end.min(limit).max(wanted.start);
+        // What is there already is not refused, even where nothing more is taken.
+        let end = wanted.end.min(limit.max(self.edge)).max(wanted.start);
         let start = wanted.start.max(self.tail);
         let mut shares = Shares { claimed: 0, duplicate: 0, refused: wanted.end - end };
         if start == self.tail && start < end && self.beyond.is_empty() {
@@ -175,6 +176,16 @@ mod tests {
             assert_eq!(ledger.edge(), start + 10);
         }
         assert!(ledger.committed.is_empty());
+    }
+
+    #[test]
+    fn what_is_there_is_a_duplicate_whatever_the_limit() {
+        let mut ledger = Ledger::new(0);
+        claims(&mut ledger, 0..10, 100);
+        ledger.commit(0..10);
+        let (got, shares) = claims(&mut ledger, 3..12, 0);
+        assert!(got.is_empty());
+        assert_eq!(shares, Shares { claimed: 0, duplicate: 7, refused: 2 });
     }
 
     #[test]

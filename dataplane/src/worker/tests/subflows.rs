@@ -3,8 +3,11 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use mpxdp_proto::config::{ChecksumPolicy, Config};
+use proptest::prelude::*;
+
 use super::client::{Client, ClientOptions, State, paths};
-use super::world::{Reading, Setup, World, server};
+use super::world::{Reading, Setup, Weather, World, server};
 use crate::receive::RingConfig;
 use crate::stats::Closed;
 
@@ -321,4 +324,62 @@ fn many_clients_with_many_subflows_leave_nothing() {
     assert!(readings.iter().all(|r| (r.end, r.bytes) == (Some(None), 100_000)));
     assert!(world.clients.iter().all(Client::is_acknowledged));
     world.assert_empty();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Loss both ways, delays that differ, subflows that end on the way, checksums or none.
+    #[test]
+    fn streams_arrive_whole_by_several_subflows_through_bad_weather(
+        loss in 0..12_u8,
+        delays in prop::collection::vec(50..20_000_u64, 2..6),
+        ends in prop::collection::vec((0..5_usize, 1..60_u64), 0..3),
+        (chunk, checksums, seed) in (1..1400_u32, any::<bool>(), any::<u64>()),
+    ) {
+        let len = u64::from(chunk) * 300 + 7;
+        let setup = Setup::default();
+        let mut world = World::new(Setup {
+            protocol: Config { checksums: ChecksumPolicy::Accept, ..setup.protocol },
+            weather: Weather { loss, ..Weather::default() },
+            workers: 3,
+            seed,
+            ..setup
+        });
+        let mut paths = paths(0, delays.len() as u16, 3, server());
+        for (path, delay) in paths.iter_mut().zip(&delays) {
+            path.delay = Duration::from_micros(*delay);
+        }
+        world.join(ClientOptions { chunk, checksums, ..ClientOptions::new(len, paths) });
+        let mut reading = None;
+        for (which, after) in ends {
+            world.pass(Duration::from_millis(after));
+            reading = reading.or_else(|| world.accept());
+            reading.iter_mut().for_each(Reading::read);
+            // The last one stays.
+            let client = &mut world.clients[0];
+            let established = |n: usize| {
+                client.subflows.get(n).is_some_and(|s| s.state == State::Established)
+            };
+            if established(which) && (0..5).any(|other| other != which && established(other)) {
+                client.reset(which, false);
+            }
+        }
+        let end = world.now + MINUTE;
+        while world.now < end && !world.clients[0].is_done() {
+            reading = reading.or_else(|| world.accept());
+            if let Some(reading) = &mut reading {
+                reading.read();
+                if reading.end.is_some() {
+                    reading.close();
+                }
+            }
+            world.advance(Duration::from_millis(10));
+        }
+        let reading = reading.expect("it was established");
+        prop_assert_eq!((reading.end, reading.bytes), (Some(None), len));
+        prop_assert_eq!(world.dropped("receive_ring_refused"), 0);
+        drop(reading);
+        world.assert_empty();
+    }
 }

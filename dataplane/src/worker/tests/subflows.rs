@@ -67,6 +67,28 @@ fn unequal_delays_neither_stall_nor_damage_the_stream() {
     assert_whole(&mut world, &readings, 3_000_000);
 }
 
+#[test]
+fn the_window_is_tuned_by_the_slowest_subflow() {
+    let mut world = World::new(Setup { workers: 2, ..Setup::default() });
+    let mut paths = paths(0, 2, 2, server());
+    paths[1].delay = Duration::from_millis(40);
+    world.join(ClientOptions::new(3_000_000, paths));
+    world.pass(Duration::from_millis(200));
+    for seat in &mut world.seats {
+        let flows = &mut seat.worker.core.flows;
+        let id = flows.active_ids()[0];
+        let round_trip = flows.flow_mut(id).unwrap().connection.as_ref().unwrap().round_trip();
+        assert!(round_trip >= Some(Duration::from_millis(40)), "{round_trip:?}");
+    }
+    // Without it, what counts is what is left.
+    world.clients[0].reset(1, false);
+    world.pass(Duration::from_millis(100));
+    let flows = &mut world.seats[0].worker.core.flows;
+    let id = flows.active_ids()[0];
+    let round_trip = flows.flow_mut(id).unwrap().connection.as_ref().unwrap().round_trip();
+    assert!(round_trip < Some(Duration::from_millis(40)), "{round_trip:?}");
+}
+
 /// Two established subflows on two workers, the client of which sends nothing by itself, and
 /// 1000 bytes that came by the first.
 fn two_by_hand() -> (World, Reading) {

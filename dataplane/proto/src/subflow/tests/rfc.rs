@@ -219,3 +219,20 @@ fn a_window_above_32767_is_no_negative_one() {
     let too_old = Segment { ack: OURS - 65_535, window: u16::MAX, ..seg(10, 10) };
     trace.refuse(too_old, DropReason::AckTooOld);
 }
+
+/// RFC 7323, section 2.3: what the window field says is shifted, but for that of the SYN.
+#[test]
+fn the_peers_window_is_shifted_once_the_handshake_is_over() {
+    let mut trace = Trace::plain();
+    // 65535 << 7 octets, where the SYN, which is not shifted, said 64240.
+    let far = OURS + 1 - (65_535 << 7);
+    trace.refuse(Segment { ack: far, ..seg(0, 10) }, DropReason::AckTooOld);
+    trace.accept(Segment { window: u16::MAX, ..seg(0, 0) });
+    trace.accept(Segment { ack: far, ..seg(0, 10) });
+    trace.refuse(Segment { ack: far - 1, ..seg(10, 10) }, DropReason::AckTooOld);
+
+    let mut trace = Trace::with_syn(Segment { window: u16::MAX, ..plain_syn() });
+    trace.expect_sent(1);
+    trace.accept(seg(0, 0));
+    trace.refuse(Segment { ack: far, ..seg(0, 10) }, DropReason::AckTooOld);
+}

@@ -345,6 +345,7 @@ pub(crate) struct Worker {
     pub(crate) sent: u64,
     pub(crate) bursts: u64,
     pub(crate) handed_over: u64,
+    pub(crate) opened_by_cookie: u64,
     pub(crate) drops: BTreeMap<&'static str, u64>,
     pub(crate) tables: Tables,
 }
@@ -368,6 +369,7 @@ impl From<WorkerReport> for Worker {
             sent,
             bursts,
             handed_over,
+            opened_by_cookie,
             drops,
             tables,
         } = worker;
@@ -380,6 +382,7 @@ impl From<WorkerReport> for Worker {
             sent,
             bursts,
             handed_over,
+            opened_by_cookie,
             drops: drops.into_iter().collect(),
             tables: Tables { half_open, subflows, time_wait, frames_held },
         }

@@ -76,7 +76,7 @@ mod stats;
 mod stream;
 mod worker;
 
-pub use engine::{Announce, Checksums, Engine, EngineBuilder, EngineConfig};
+pub use engine::{Announce, Checksums, Engine, EngineBuilder, EngineConfig, Keepalive};
 pub use error::{Error, ErrorKind, Result};
 pub use listener::Listener;
 pub use nic::{Mode, NicConfig, NicFacts, PortNic};

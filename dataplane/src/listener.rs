@@ -5,10 +5,11 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use mpxdp_proto::time::Instant as WorkerTime;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -93,8 +94,10 @@ impl Entrance {
 pub(crate) struct Backlog {
     /// Where its connections come in.
     pub(crate) entrance: Arc<Entrance>,
-    limits: Limits,
+    pub(crate) limits: Limits,
     half_open: AtomicUsize,
+    /// When a SYN was last answered by a cookie, in the workers' time; 0 is never.
+    cookie_sent: AtomicU64,
     queue: Mutex<Queue>,
     /// Readable while the queue is not empty, or for ever once it has ended.
     readable: EventFd,
@@ -107,6 +110,8 @@ pub(crate) struct Limits {
     pub(crate) backlog: usize,
     /// Subflows whose handshake is under way.
     pub(crate) half_open: usize,
+    /// Those of one source.
+    pub(crate) half_open_per_source: usize,
 }
 
 #[derive(Debug, Default)]
@@ -152,6 +157,7 @@ impl Backlog {
             entrance: Arc::new(entrance),
             limits,
             half_open: AtomicUsize::new(0),
+            cookie_sent: AtomicU64::new(0),
             queue: Mutex::default(),
             readable: EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?,
         }))
@@ -163,7 +169,7 @@ impl Backlog {
     ///
     /// There is none.
     pub(crate) fn begin(self: &Arc<Self>) -> std::result::Result<HalfOpen, Full> {
-        if self.lock().waiting.len() >= self.limits.backlog {
+        if !self.has_room() {
             return Err(Full::Backlog);
         }
         let limit = self.limits.half_open;
@@ -171,6 +177,25 @@ impl Backlog {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < limit).then_some(n + 1))
             .map_err(|_| Full::HalfOpen)?;
         Ok(HalfOpen(Arc::clone(self)))
+    }
+
+    /// Whether another connection may wait to be accepted.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().waiting.len() < self.limits.backlog
+    }
+
+    /// A SYN was answered by a cookie.
+    pub(crate) fn cookie_sent(&self, now: WorkerTime) {
+        self.cookie_sent.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Whether a cookie may come back: otherwise nobody can open a connection by a guess.
+    pub(crate) fn expects_cookies(&self, now: WorkerTime) -> bool {
+        /// A cookie of ours is good for two slots of 64 seconds at most.
+        const LIFETIME: Duration = Duration::from_secs(128);
+
+        let sent = WorkerTime(self.cookie_sent.load(Ordering::Relaxed));
+        now.saturating_since(sent) <= LIFETIME
     }
 
     /// Puts an established connection into the queue, or gives it back: the queue is full, or the

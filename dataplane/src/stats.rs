@@ -139,6 +139,8 @@ pub struct WorkerReport {
     pub bursts: u64,
     /// Packets of its subflows that came in at another worker and were handed over to it.
     pub handed_over: u64,
+    /// Connections opened by a SYN cookie, as too many others were half open.
+    pub opened_by_cookie: u64,
     /// Packets that changed nothing, by reason; only reasons that occurred.
     pub drops: Vec<(&'static str, u64)>,
     /// How full its tables are.

@@ -103,6 +103,7 @@ fn example() -> Report {
                 sent: 71,
                 bursts: 60,
                 handed_over: 0,
+                opened_by_cookie: 0,
                 drops: vec![("tcp_checksum", 1)],
                 tables: TableSizes::default(),
             }

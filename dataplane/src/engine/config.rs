@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use mpxdp_proto::config::Keepalive;
 use mpxdp_proto::config::{ChecksumPolicy, Config};
 
 use super::announce::Announce;
@@ -38,8 +39,20 @@ pub struct EngineConfig {
     /// How many connections wait for [`Listener::accept`](crate::Listener::accept) at most, for
     /// each listener.
     pub backlog: usize,
-    /// How many subflows are half open at most, for each listener.
+    /// How many subflows are half open at most, for each listener. SYNs beyond are answered by
+    /// cookies (RFC 4987, section 3.6), with 0 all of them: nothing is kept of such a handshake
+    /// until its end, and a SYN/ACK that is lost is not sent again.
     pub half_open: usize,
+    /// How many of those come from one source at most, at all listeners: an IPv4 address, or an
+    /// IPv6 network of 64 bits. Its further SYNs are answered by cookies too. Subflows that join
+    /// are limited by [`subflows`](Self::subflows) and [`pending_joins`](Self::pending_joins).
+    pub half_open_per_source: usize,
+    /// How often a SYN/ACK is sent again before the half-open subflow is given up.
+    pub syn_ack_retries: u8,
+    /// How many challenge ACKs (RFC 5961, section 7) a subflow sends in a second.
+    pub challenge_acks_per_second: u16,
+    /// Probes on idle subflows (RFC 9293, section 3.8.4), or none.
+    pub keepalive: Option<Keepalive>,
     /// Whether MPTCP is negotiated; without it every connection is plain TCP.
     pub mptcp: bool,
     /// Whether data-level checksums are used.
@@ -62,10 +75,14 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     /// Rings of 256 KiB, which stay in the second-level cache, growing up to 16 MiB; backlogs of
-    /// 1024; 50 us of looking for more, some times the gap between two bursts of a busy NIC; 8
-    /// subflows, the most that Linux makes; a minute until a connection without subflows fails, and
-    /// a minute of TIME-WAIT, as Linux has them; 1 GiB of memory.
+    /// 1024, of which a source may fill a quarter with half-open subflows; what the protocol's own
+    /// default is for SYN/ACKs and challenges, and no probes; 50 us of looking for more, some times
+    /// the gap between two bursts of a busy NIC; 8 subflows, the most that Linux makes; a minute
+    /// until a connection without subflows fails, and a minute of TIME-WAIT, as Linux has them; 1
+    /// GiB of memory.
     fn default() -> Self {
+        let Config { syn_ack_retries, challenge_acks_per_second, keepalive, .. } =
+            Config::default();
         Self {
             placement: Placement::default(),
             spin: Duration::from_micros(50),
@@ -73,6 +90,10 @@ impl Default for EngineConfig {
             receive_limit: 16 << 20,
             backlog: 1024,
             half_open: 1024,
+            half_open_per_source: 256,
+            syn_ack_retries,
+            challenge_acks_per_second,
+            keepalive,
             mptcp: true,
             checksums: Checksums::default(),
             announce: Announce::default(),
@@ -95,6 +116,10 @@ impl EngineConfig {
             receive_limit,
             backlog: _,
             half_open: _,
+            half_open_per_source: _,
+            syn_ack_retries,
+            challenge_acks_per_second,
+            keepalive,
             mptcp,
             checksums,
             announce: _,
@@ -113,6 +138,9 @@ impl EngineConfig {
                 Checksums::Accept => ChecksumPolicy::Accept,
                 Checksums::Require => ChecksumPolicy::Require,
             },
+            syn_ack_retries,
+            challenge_acks_per_second,
+            keepalive,
             time_wait,
             window_scale: Some(Config::scale_for(limit as u64)),
             ..Config::default()

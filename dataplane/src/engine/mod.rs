@@ -29,7 +29,7 @@ use crate::worker::{Command, Handle, Shared};
 
 pub use self::announce::Announce;
 pub use self::build::EngineBuilder;
-pub use self::config::{Checksums, EngineConfig};
+pub use self::config::{Checksums, EngineConfig, Keepalive};
 
 /// A running engine. Dropping it resets the connections that are left and gives the NICs back.
 pub struct Engine {
@@ -82,9 +82,10 @@ impl Engine {
             return Err(Error::AddressInUse { at });
         }
         let entrance = self.entrance(at, &local)?;
-        let EngineConfig { backlog, half_open, .. } = self.config;
-        let backlog = Backlog::new(entrance, Limits { backlog, half_open })
-            .map_err(|e| Error::io(format!("{at}: listening"), e))?;
+        let EngineConfig { backlog, half_open, half_open_per_source, .. } = self.config;
+        let limits = Limits { backlog, half_open, half_open_per_source };
+        let backlog =
+            Backlog::new(entrance, limits).map_err(|e| Error::io(format!("{at}: listening"), e))?;
         if !listeners.add(to, &backlog) {
             return Err(Error::AddressInUse { at });
         }

@@ -79,3 +79,18 @@ fn addresses_that_are_named_are_announced_and_have_to_be_ours() {
     let foreign = list(&[("10.0.9.9", None)]);
     assert!(matches!(foreign, Err(Error::AddressNotLocal { .. })), "{foreign:?}");
 }
+
+#[test]
+fn what_is_set_for_the_protocol_reaches_it() {
+    let keepalive = Keepalive { probes: 3, ..Keepalive::default() };
+    let config = EngineConfig {
+        syn_ack_retries: 2,
+        challenge_acks_per_second: 77,
+        keepalive: Some(keepalive),
+        ..EngineConfig::default()
+    };
+    let protocol = config.protocol();
+    assert_eq!((protocol.syn_ack_retries, protocol.challenge_acks_per_second), (2, 77));
+    assert_eq!(protocol.keepalive, Some(keepalive));
+    assert_eq!(EngineConfig::default().protocol().keepalive, None);
+}

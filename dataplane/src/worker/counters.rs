@@ -42,8 +42,12 @@ pub(super) enum WorkerDrop {
     NoFlow,
     /// A SYN for a port that nobody listens on.
     NoListener,
-    /// A SYN while as many subflows as the listener allows are half open.
+    /// A SYN while as many subflows as the listener allows are half open. It was answered by a
+    /// cookie.
     HalfOpenFull,
+    /// A SYN while as many subflows as the listener allows for one source are half open. It was
+    /// answered by a cookie.
+    SourceHalfOpenFull,
     /// A SYN, or the end of a handshake, while the listener's backlog is full.
     BacklogFull,
     /// There was no memory or descriptor for the connection's receive ring.
@@ -68,11 +72,12 @@ pub(super) enum WorkerDrop {
 }
 
 impl WorkerDrop {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::TcpChecksum,
         Self::NoFlow,
         Self::NoListener,
         Self::HalfOpenFull,
+        Self::SourceHalfOpenFull,
         Self::BacklogFull,
         Self::NoRing,
         Self::MemoryLimit,
@@ -91,6 +96,7 @@ impl WorkerDrop {
             Self::NoFlow => "no_flow",
             Self::NoListener => "no_listener",
             Self::HalfOpenFull => "half_open_full",
+            Self::SourceHalfOpenFull => "half_open_full_for_source",
             Self::BacklogFull => "backlog_full",
             Self::NoRing => "no_receive_ring",
             Self::MemoryLimit => "memory_limit",
@@ -116,6 +122,7 @@ struct Fields {
     sent: Counter,
     bursts: Counter,
     handed_over: Counter,
+    opened_by_cookie: Counter,
     busy: Counter,
     running: Counter,
     parse: [Counter; ParseError::ALL.len()],
@@ -144,6 +151,11 @@ impl Counters {
     /// A packet came from another worker.
     pub(super) fn handed_over(&self) {
         self.0.handed_over.add(1);
+    }
+
+    /// A handshake of which nothing was kept is complete.
+    pub(super) fn opened_by_cookie(&self) {
+        self.0.opened_by_cookie.add(1);
     }
 
     /// The parser took nothing from a packet.
@@ -201,6 +213,7 @@ impl Counters {
             sent: fields.sent.get(),
             bursts: fields.bursts.get(),
             handed_over: fields.handed_over.get(),
+            opened_by_cookie: fields.opened_by_cookie.get(),
             drops: named
                 .map(|(name, counter)| (name, counter.get()))
                 .filter(|&(_, n)| n > 0)

@@ -95,8 +95,14 @@ impl Core {
     /// The handshake is complete: the connection comes to be, and waits to be accepted.
     fn establish(&mut self, id: FlowId, event: &Event) {
         let Some(flow) = self.flows.flow_mut(id) else { return };
-        let Some(Opening::First(half_open)) = flow.opening.take() else { return };
+        let Some(opening) = flow.opening.take() else { return };
         self.half_open -= 1;
+        let backlog = match &opening {
+            Opening::First { half_open, .. } => half_open.backlog(),
+            Opening::Cookie(backlog) => backlog,
+            // What joins tells of that by another event.
+            Opening::Join { .. } => return,
+        };
         let (ring, reader) = match ring(self.shared.ring.clone()) {
             Ok(both) => both,
             Err(e) => {
@@ -123,7 +129,7 @@ impl Core {
         flow.record = Some(first);
         flow.refresh_view();
         let stream = Stream::new(reader, connection);
-        if let Some(refused) = half_open.backlog().push(stream) {
+        if let Some(refused) = backlog.push(stream) {
             // Dropping it resets the connection.
             self.handle.counters.dropped(WorkerDrop::BacklogFull);
             drop(refused);

@@ -12,9 +12,10 @@ use siphasher::sip::SipHasher13;
 
 use super::held::Held;
 use super::shared::{PendingJoin, TokenInUse};
+use super::sources::SourcePlace;
 use super::timers::Deadline;
 use crate::connection::{Connection, Record, Wishes};
-use crate::listener::{Entrance, HalfOpen};
+use crate::listener::{Backlog, Entrance, HalfOpen};
 
 /// The addresses of a flow: ours, then the peer's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +100,13 @@ pub(super) struct Path {
 /// What a subflow takes up during its handshake.
 pub(super) enum Opening {
     /// The first of a connection: a place at the listener.
-    First(HalfOpen),
+    First {
+        half_open: HalfOpen,
+        /// Given back when it is dropped.
+        _source: SourcePlace,
+    },
+    /// The first of a connection whose handshake took up nothing: the listener's backlog.
+    Cookie(Arc<Backlog>),
     /// A further one: a place in the connection, and among all joins.
     Join {
         /// Given back when it is dropped.

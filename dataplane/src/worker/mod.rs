@@ -1,10 +1,12 @@
 //! A worker: one thread, the ports it polls, and the subflows it owns.
 //!
-//! `turn` is the way of a packet, on two pages. Around it: `open` is what a SYN leads to, `events`
-//! what a subflow tells, `held` the detour of payload that has to be proved by a checksum, `inbox`
-//! what other threads ask for, `thread` the loop that takes turns and sleeps. The rest are parts:
-//! the table of flows, timers, counters, and what workers and other threads share.
+//! `turn` is the way of a packet, on two pages. Around it: `open` is what a SYN leads to, `cookies`
+//! the same without keeping anything, `events` what a subflow tells, `held` the detour of payload
+//! that has to be proved by a checksum, `inbox` what other threads ask for, `thread` the loop that
+//! takes turns and sleeps. The rest are parts: the table of flows, timers, counters, and what
+//! workers and other threads share.
 
+mod cookies;
 mod counters;
 mod events;
 mod flows;
@@ -14,6 +16,7 @@ mod inbox;
 mod limit;
 mod open;
 mod shared;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod thread;

@@ -22,17 +22,19 @@ use crate::connection::Connection;
 use crate::listener::Full;
 
 /// What the peer may send before there is a connection: a SYN/ACK's window is never scaled.
-const HANDSHAKE_WINDOW: u64 = 65535;
+pub(super) const HANDSHAKE_WINDOW: u64 = 65535;
 
 impl Core {
     /// Takes in a packet of no flow of this worker; `path` is `None` if another handed it over.
+    /// `source` names it for [`store`](Self::store).
     pub(super) fn no_flow<'a>(
         &mut self,
         now: Instant,
         key: &FlowKey,
         path: Option<&Path>,
+        source: usize,
         frame: &Frame,
-        packet: impl Iterator<Item = &'a [u8]>,
+        packet: impl Iterator<Item = &'a [u8]> + Clone,
     ) {
         let Some(path) = path else {
             // The flow ended while the packet was on its way here.
@@ -49,7 +51,7 @@ impl Core {
         let flags = frame.segment.flags;
         if flags.contains(Flags::SYN) && !flags.contains(Flags::ACK) {
             self.open(now, key, path, &frame.segment, None);
-        } else {
+        } else if !self.open_by_cookie(now, key, path, source, frame, packet) {
             self.handle.counters.dropped(WorkerDrop::NoFlow);
             self.reset(now, key, path, &frame.segment);
         }
@@ -80,7 +82,8 @@ impl Core {
         }
     }
 
-    /// Opens a flow for a SYN, if a listener is there and has room.
+    /// Opens a flow for a SYN, if a listener is there and has room. Where only handshakes are too
+    /// many, from all or from this source, a cookie takes the flow's place.
     fn open(
         &mut self,
         now: Instant,
@@ -99,11 +102,25 @@ impl Core {
             counters.dropped(WorkerDrop::NoListener);
             return self.reset(now, key, path, syn);
         };
-        let half_open = match backlog.begin() {
-            Ok(half_open) => half_open,
+        let place = match backlog.begin() {
+            Ok(half_open) => (self.shared.sources)
+                .begin(key.remote.ip(), backlog.limits.half_open_per_source)
+                .map(|source| (half_open, source))
+                .ok_or(WorkerDrop::SourceHalfOpenFull),
+            Err(Full::HalfOpen) => Err(WorkerDrop::HalfOpenFull),
             // The client's SYN comes again, and there may be room then.
-            Err(Full::HalfOpen) => return counters.dropped(WorkerDrop::HalfOpenFull),
             Err(Full::Backlog) => return counters.dropped(WorkerDrop::BacklogFull),
+        };
+        let (half_open, source) = match place {
+            Ok(place) => place,
+            Err(reason) => {
+                counters.dropped(reason);
+                // A cookie cannot be made to follow on from TIME-WAIT.
+                if least_isn.is_none() {
+                    self.send_cookie(now, key, path, syn, &backlog);
+                }
+                return;
+            }
         };
         let config = &self.shared.protocol;
         let wants_mptcp = config.mptcp && syn.options.mptcp.capable.is_some();
@@ -119,7 +136,7 @@ impl Core {
             Ok(subflow) => subflow,
             Err(refusal) => return self.refuse(now, key, path, &refusal),
         };
-        self.insert(Flow {
+        let _ = self.insert(Flow {
             key: *key,
             path: *path,
             subflow,
@@ -128,7 +145,7 @@ impl Core {
             view: View::initial(HANDSHAKE_WINDOW),
             token,
             entrance: Arc::clone(&backlog.entrance),
-            opening: Some(Opening::First(half_open)),
+            opening: Some(Opening::First { half_open, _source: source }),
             held: None,
             announced: 0,
             deadline: Deadline::default(),
@@ -169,7 +186,7 @@ impl Core {
             Ok(subflow) => subflow,
             Err(refusal) => return self.refuse(now, key, path, &refusal),
         };
-        self.insert(Flow {
+        let _ = self.insert(Flow {
             key: *key,
             path: *path,
             subflow,
@@ -203,15 +220,16 @@ impl Core {
         Ok((connection, address_id, pending))
     }
 
-    /// Puts a new flow into the tables.
-    fn insert(&mut self, flow: Flow) {
+    /// Puts a new flow into the tables. `None`: another worker opened it this very moment, by
+    /// another copy of the packet on another queue.
+    pub(super) fn insert(&mut self, flow: Flow) -> Option<FlowId> {
         if !self.shared.owners.enter(flow.key, self.handle.index) {
-            // Another worker opened it this very moment: two copies of the SYN on two queues.
-            return;
+            return None;
         }
         let id = self.flows.insert(Box::new(flow));
         self.half_open += 1;
         self.touch(id);
+        Some(id)
     }
 
     /// Our initial sequence number, no less than what TIME-WAIT asks for.
@@ -221,7 +239,7 @@ impl Core {
     }
 
     /// Counts a SYN that opens nothing, and answers it where that is due.
-    fn refuse(&mut self, now: Instant, key: &FlowKey, path: &Path, refusal: &Refusal) {
+    pub(super) fn refuse(&mut self, now: Instant, key: &FlowKey, path: &Path, refusal: &Refusal) {
         self.handle.counters.refused(refusal.reason);
         if let Some(segment) = refusal.reply {
             self.reset_with(now, key, path, segment);

@@ -11,10 +11,11 @@ use mpxdp_proto::config::Config;
 use mpxdp_proto::connection::LocalKey;
 use mpxdp_proto::crypto::IsnSecret;
 use mpxdp_proto::segment::{Key, Token};
-use mpxdp_proto::subflow::RefusalReason;
+use mpxdp_proto::subflow::{CookieSecret, RefusalReason};
 
 use super::flows::{FlowHash, FlowKey};
 use super::handle::Handle;
+use super::sources::Sources;
 use crate::connection::{Connection, Joining};
 use crate::listener::Directory;
 use crate::receive::RingConfig;
@@ -43,6 +44,10 @@ pub(crate) struct Shared {
     pub(crate) listeners: Arc<Directory>,
     /// Initial sequence numbers and timestamp offsets.
     pub(super) secret: IsnSecret,
+    /// SYN cookies, and the keys of connections that are opened by them.
+    pub(super) cookies: CookieSecret,
+    /// How many handshakes each source has under way.
+    pub(super) sources: Arc<Sources>,
     /// The tokens of all connections.
     pub(super) tokens: Arc<Tokens>,
     /// How many joins are under way.
@@ -66,6 +71,8 @@ impl Shared {
             joins,
             listeners: Arc::default(),
             secret: IsnSecret::new(random()?),
+            cookies: CookieSecret::new(random()?),
+            sources: Arc::new(Sources::new(FlowHash::new(random()?))),
             tokens: Arc::default(),
             joining: Arc::default(),
             owners: Owners::default(),
@@ -183,12 +190,18 @@ impl Tokens {
         self.lock().get(&token.0)?.upgrade()
     }
 
-    fn take(&self, token: Token) -> bool {
+    /// Whether nobody uses `token`.
+    pub(super) fn is_free(&self, token: Token) -> bool {
+        !self.lock().contains_key(&token.0)
+    }
+
+    /// Takes `token` into use, unless somebody uses it.
+    pub(super) fn enter(self: &Arc<Self>, token: Token) -> Option<TokenInUse> {
         match self.lock().entry(token.0) {
-            Entry::Occupied(_) => false,
+            Entry::Occupied(_) => None,
             Entry::Vacant(entry) => {
                 entry.insert(Weak::new());
-                true
+                Some(TokenInUse { token, tokens: Arc::clone(self) })
             }
         }
     }
@@ -244,8 +257,7 @@ impl KeySource {
     pub(super) fn draw(&mut self, tokens: &Arc<Tokens>) -> Option<(LocalKey, TokenInUse)> {
         for _ in 0..Self::ATTEMPTS {
             let local = LocalKey::new(Key(self.next()?));
-            if tokens.take(local.token) {
-                let token = TokenInUse { token: local.token, tokens: Arc::clone(tokens) };
+            if let Some(token) = tokens.enter(local.token) {
                 return Some((local, token));
             }
         }
@@ -286,8 +298,8 @@ mod tests {
         let (other, _other_in_use) = keys.draw(&tokens).unwrap();
         assert_ne!(one.key, other.key);
         assert_eq!(tokens.len(), 2);
-        assert!(!tokens.take(one.token));
+        assert!(tokens.enter(one.token).is_none() && !tokens.is_free(one.token));
         drop(in_use);
-        assert!(tokens.take(one.token));
+        assert!(tokens.is_free(one.token) && tokens.enter(one.token).is_some());
     }
 }

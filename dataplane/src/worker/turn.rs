@@ -112,7 +112,7 @@ impl Core {
         let key = FlowKey { local: frame.local, remote: frame.remote };
         let path = port.map(|port| Path { link: frame.link.reply(), port });
         let Some(id) = self.flows.find(&key) else {
-            return self.no_flow(now, &key, path.as_ref(), &frame, packet);
+            return self.no_flow(now, &key, path.as_ref(), source, &frame, packet);
         };
         let flow = match self.flows.get_mut(id) {
             Some(Entry::Flow(flow)) => flow,
@@ -130,8 +130,22 @@ impl Core {
             Disposition::Dropped(reason) => self.handle.counters.disposed(reason),
         }
         self.take_events(id);
+        self.place(now, id, source, frame.payload_at, packet);
+    }
+
+    /// Has the payload that `placements` tells of, which lies at `payload_at` of the packet, stored
+    /// by [`store`](Self::store), or held until it is proved.
+    #[inline]
+    pub(super) fn place<'a>(
+        &mut self,
+        now: Instant,
+        id: FlowId,
+        source: usize,
+        payload_at: usize,
+        packet: impl Iterator<Item = &'a [u8]> + Clone,
+    ) {
         if self.placements.first().is_some_and(|placement| placement.mapping.is_some()) {
-            return self.hold(now, id, frame.payload_at, packet);
+            return self.hold(now, id, payload_at, packet);
         }
         for placement in self.placements.drain(..) {
             self.wanted.push(Wanted {
@@ -139,7 +153,7 @@ impl Core {
                 len: placement.len,
                 source: source as u32,
                 // A packet is no longer than 65535 octets and its link header.
-                at: frame.payload_at as u32 + placement.at,
+                at: payload_at as u32 + placement.at,
             });
             self.wanted_by.push(id);
         }

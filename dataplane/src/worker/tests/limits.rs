@@ -23,7 +23,7 @@ fn syn(port: u16, to: std::net::SocketAddr) -> Vec<u8> {
 
 #[test]
 fn half_open_flows_are_limited() {
-    let limits = Limits { backlog: 64, half_open: 10 };
+    let limits = Limits { backlog: 64, half_open: 10, half_open_per_source: 64 };
     let mut world = World::new(Setup { limits, ..Setup::default() });
     for port in 1..=30 {
         world.inject(&syn(port, server()));
@@ -40,7 +40,7 @@ fn half_open_flows_are_limited() {
 
 #[test]
 fn the_backlog_is_limited() {
-    let limits = Limits { backlog: 3, half_open: 64 };
+    let limits = Limits { backlog: 3, half_open: 64, half_open_per_source: 64 };
     let mut world = World::new(Setup { limits, ..Setup::default() });
     for n in 0..10 {
         world.connect(World::options(n, 1000));

@@ -2,6 +2,7 @@
 
 mod checksums;
 mod client;
+mod floods;
 mod flows;
 mod joins;
 mod limits;

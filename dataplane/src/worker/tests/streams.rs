@@ -61,7 +61,7 @@ fn packets_of_several_buffers_arrive() {
 fn ipv6_works_like_ipv4() {
     let mut world = World::new(Setup::default());
     let at = "[fd00::2]:5001".parse().unwrap();
-    let limits = crate::listener::Limits { backlog: 1, half_open: 1 };
+    let limits = crate::listener::Limits { backlog: 1, half_open: 1, half_open_per_source: 1 };
     world.listener = Some(world.listen(at, limits));
     let local = "[fd00::1]:40001".parse().unwrap();
     world.connect(SenderOptions { local, remote: at, ..World::options(1, 100_000) });

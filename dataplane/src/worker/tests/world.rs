@@ -106,7 +106,7 @@ impl Default for Setup {
         Self {
             protocol: Config { time_wait: Duration::from_secs(5), ..Config::default() },
             ring: RingConfig { initial: 256 << 10, limit: 1 << 20, ..RingConfig::default() },
-            limits: Limits { backlog: 64, half_open: 64 },
+            limits: Limits { backlog: 64, half_open: 64, half_open_per_source: 64 },
             joins: JoinLimits { subflows: 8, pending: 64, close_timeout: Duration::from_secs(60) },
             announced: Vec::new(),
             weather: Weather::default(),

@@ -91,6 +91,8 @@ pub(crate) struct RecvArgs {
     pub(crate) output: OutputSpec,
 
     /// End after this many connections [default: 1 for FILE and -, no limit for DIR/ and null].
+    ///
+    /// Up to 256 are read at the same time; more wait until one ends.
     #[arg(long, value_name = "N")]
     pub(crate) connections: Option<NonZeroU64>,
 

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level};
 
 /// Whether it is time to stop, for any number of threads. Its descriptor becomes readable then and
@@ -28,6 +28,7 @@ impl Stop {
     }
 
     /// Lets SIGINT and SIGTERM set it; a second one ends the process at once, with exit code 1.
+    /// A file that grows past its limit becomes an error of the write, not the end.
     pub(crate) fn on_signals(&self) -> io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
             // The order matters: the first signal must find the flag unset here.
@@ -35,6 +36,8 @@ impl Stop {
             flag::register(signal, Arc::clone(&self.requested))?;
             low_level::pipe::register(signal, self.write.try_clone()?)?;
         }
+        // Caught, it lets a write past the limit on file sizes fail like one to a full disk.
+        flag::register(SIGXFSZ, Arc::default())?;
         Ok(())
     }
 

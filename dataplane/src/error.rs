@@ -63,8 +63,9 @@ pub enum Error {
     },
     /// Another XDP program sits on the interface.
     #[error(
-        "{nic}: the XDP program \"{program}\" (id {id}) is already attached; detach it first \
-         (`ip link set {nic} xdp off`), or choose another interface"
+        "{nic}: the XDP program \"{program}\" (id {id}) is already attached; end the \
+         process that attached it or detach it (`ip link set {nic} xdp off`, `bpftool link \
+         detach`), or choose another interface"
     )]
     NicOccupied {
         /// The interface.

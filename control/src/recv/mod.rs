@@ -80,6 +80,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
         ended_bytes: 0,
         accepted: 0,
         incomplete: false,
+        told_full: false,
     };
     let start = Instant::now();
     for nic in engine.nics() {
@@ -153,6 +154,8 @@ struct Receiver {
     accepted: u64,
     /// Whether some connection's data is not complete or not stored, so that the exit code is 1.
     incomplete: bool,
+    /// Whether it has been said that connections wait because too many are open.
+    told_full: bool,
 }
 
 impl Receiver {
@@ -254,7 +257,15 @@ impl Receiver {
             let _ = wake.write(1);
         };
         match thread::Builder::new().name(format!("reader-{number}")).spawn(serve) {
-            Ok(_) => self.open.push(open),
+            Ok(_) => {
+                self.open.push(open);
+                if self.open.len() == READERS && !std::mem::replace(&mut self.told_full, true) {
+                    self.progress.line(format_args!(
+                        "{READERS} connections are open, the most that are read at once; others \
+                         wait until one ends"
+                    ));
+                }
+            }
             // The stream went with the closure, which resets the connection.
             Err(e) => {
                 let error = format!("no thread to read it: {}", describe(&e));

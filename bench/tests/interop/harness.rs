@@ -76,6 +76,7 @@ pub(crate) struct Report {
     pub(crate) ended: String,
     pub(crate) connections: Vec<Connection>,
     pub(crate) nics: Vec<Nic>,
+    pub(crate) ports: Vec<Port>,
     pub(crate) workers: Vec<Worker>,
 }
 
@@ -93,7 +94,11 @@ pub(crate) struct Connection {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Subflow {
+    pub(crate) local: SocketAddr,
+    pub(crate) nic: String,
     pub(crate) queue: u32,
+    pub(crate) worker: usize,
+    pub(crate) live: bool,
     pub(crate) bytes: u64,
 }
 
@@ -103,6 +108,13 @@ pub(crate) struct Nic {
     pub(crate) mode: String,
     pub(crate) zero_copy: bool,
     pub(crate) queues: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Port {
+    pub(crate) nic: String,
+    pub(crate) queue: u32,
+    pub(crate) worker: usize,
 }
 
 #[derive(Debug, Deserialize)]

@@ -11,5 +11,6 @@ mod lab;
 mod many;
 mod relay;
 mod stop;
+mod subflows;
 mod transfers;
 mod usage;

@@ -45,6 +45,9 @@ Ending: SIGINT and SIGTERM reset the connections that are open, write the report
 signal ends at once. Our direction of a connection is closed only after everything was written, and
 for files also synced; if that fails, the connection is reset.
 
+A peer that has said nothing for a minute is asked whether it is there. After another minute without
+an answer the subflow is given up, and with MPTCP the connection a minute later if none is left.
+
 Exit codes: 0 done, or ended by a signal with no output left incomplete; 1 failed at run time: a
 connection did not come to its end, its output could not be written, or the machine is not ready for
 it (NIC down or occupied, port taken, no privilege); 2 wrong usage or configuration. Nothing is

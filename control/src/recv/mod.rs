@@ -13,7 +13,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mpxdp::{ConnectionStatistics, CpuList, Engine, EngineConfig, Listener, NicReport, Stream};
+use mpxdp::{
+    ConnectionStatistics, CpuList, Engine, EngineConfig, Keepalive, Listener, NicReport, Stream,
+};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -31,6 +33,11 @@ use self::reader::Outcome;
 
 /// How many connections are read at the same time, one thread each; more wait to be accepted.
 const READERS: usize = 256;
+
+/// When a peer that says nothing is asked whether it is still there: a subflow that went without a
+/// word is given up after two minutes, long enough for a cable to be put back.
+const KEEPALIVE: Keepalive =
+    Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 6 };
 
 /// How long connections that are closing are given at the end of the run.
 const GRACE: Duration = Duration::from_secs(1);
@@ -98,6 +105,7 @@ fn start(args: &RecvArgs) -> Result<Engine, Failure> {
     let config = EngineConfig {
         placement: args.placement.clone(),
         announce: args.announce(),
+        keepalive: Some(KEEPALIVE),
         ..EngineConfig::default()
     };
     let mut builder = Engine::builder().config(config);

@@ -270,6 +270,30 @@ mod tests {
         Described { config, facts, queues: (0..queues).collect() }
     }
 
+    /// The kernel's refusal is made up: over veth every mode takes packets of several buffers.
+    #[test]
+    fn an_mtu_that_the_mode_cannot_take_is_a_usage_error_in_one_line() {
+        let Described { config, mut facts, .. } = described("nic0", 1, &[]);
+        let config = config.mode(Mode::ZeroCopy);
+        let options = AfXdpOptions::new("nic0", 0);
+        let limit = options.receive_capacity() - LINK_HEADER;
+        facts.mtu = limit;
+        assert!(!multi_buffer(&facts), "an MTU that is named as the limit would do");
+        facts.mtu = limit + 1;
+        assert!(multi_buffer(&facts));
+        let refusal = AfXdpError::MultiBufferUnsupported { interface: "nic0".to_owned(), queue: 0 };
+        let error = unopened(&config, &facts, &options, refusal);
+        assert_eq!(error.kind(), crate::ErrorKind::Usage);
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "nic0: an MTU of {} is too large for zerocopy mode, which takes {limit} here; \
+                 lower it with `ip link set nic0 mtu {limit}`, or choose another mode",
+                limit + 1
+            )
+        );
+    }
+
     #[test]
     fn a_nics_own_cpus_go_before_the_placement() {
         let nics = [described("a", 3, &[]), described("b", 2, &[5]), described("c", 1, &[])];

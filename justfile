@@ -33,7 +33,7 @@ doc:
 
 # Model-checks the parts that threads share.
 loom:
-    RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom --package mpxdp --lib loom_
+    RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom --package mpxdp --package mpxdp-proto --lib loom_
 
 # Rebuilds the XDP program and compares it with the object in the repository.
 object:

@@ -1,9 +1,17 @@
 //! What workers and the application share of one connection.
 
+mod attention;
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
 mod subflows;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,34 +25,11 @@ use self::subflows::Subflows;
 use crate::listener::Entrance;
 use crate::receive::{Failure, Ring};
 use crate::stats::{Closed, ConnectionStatistics};
+use crate::sync::{AtomicU8, Ordering};
 use crate::worker::TokenInUse;
 
+pub(crate) use self::attention::Wishes;
 pub(crate) use self::subflows::{Announced, Record};
-
-/// What the application, or another subflow's worker, wants of a subflow's worker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Wishes(u8);
-
-impl Wishes {
-    /// What the connection knows has changed: our stream has ended, say. Tell the peer what it is
-    /// to know.
-    pub(crate) const TELL: Self = Self(1);
-    /// The window has opened: tell the peer if it is to know.
-    pub(crate) const WINDOW: Self = Self(2);
-    /// Reset the connection.
-    pub(crate) const ABORT: Self = Self(4);
-    /// Data is complete that was not when the peer was last told: acknowledge it.
-    pub(crate) const ACK: Self = Self(8);
-    /// The connection has ended without us: reset the subflow.
-    pub(crate) const RESET: Self = Self(16);
-    /// The peer has given up its address: see whether the subflow still works.
-    pub(crate) const CHECK: Self = Self(32);
-
-    /// Whether `wish` is among them.
-    pub(crate) const fn contain(self, wish: Self) -> bool {
-        self.0 & wish.0 != 0
-    }
-}
 
 /// A connection, as the workers of its subflows and the application's thread share it.
 #[derive(Debug)]
@@ -152,6 +137,11 @@ impl Connection {
             self.subflows.ask(Wishes::ACK, |_| true);
             return false;
         }
+        // Nobody else will look at what was asked of it.
+        if record.take_wishes().contain(Wishes::ABORT) {
+            self.end(Failure::Aborted, self.aborted(), Wishes::ABORT);
+            return false;
+        }
         let over = !self.is_mptcp() || self.level.is_closed(self.ring.edge());
         if over || self.ring.failure().is_some() {
             self.end(Failure::Reset, Closed::Reset, Wishes::RESET);
@@ -188,6 +178,11 @@ impl Connection {
     pub(crate) fn on_window_told(&self, me: &Record, view: &View) {
         let room = view.right_edge.0.saturating_sub(view.edge.0);
         self.subflows.on_window_told(me, room, self.ring.capacity() as u64);
+    }
+
+    /// `me` was asked to tell of the window, and has nothing to tell now.
+    pub(crate) fn on_window_not_told(&self, me: &Record) {
+        self.subflows.on_window_not_told(me);
     }
 
     /// The longest round-trip time of its subflows: the data that is under way on the slowest has

@@ -67,13 +67,18 @@ mod clock;
 mod connection;
 mod engine;
 mod error;
+mod event;
 mod listener;
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_model;
 mod nic;
 mod placement;
 pub mod port;
 pub mod receive;
 mod stats;
 mod stream;
+mod sync;
 mod worker;
 
 pub use engine::{Announce, Checksums, Engine, EngineBuilder, EngineConfig, Keepalive};

@@ -16,5 +16,6 @@ pub mod range_set;
 pub mod segment;
 pub mod seq;
 pub mod subflow;
+mod sync;
 pub mod time;
 pub mod wire;

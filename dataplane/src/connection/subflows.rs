@@ -5,16 +5,17 @@
 //! all workers, for windows that close and open, and once in a round trip.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use mpxdp_proto::segment::AddressId;
 use mpxdp_proto::subflow::SubflowStatistics as Counts;
 use mpxdp_proto::time::Instant;
 
-use super::Wishes;
+use super::attention::{Attention, Wishes};
 use crate::stats::SubflowStatistics;
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::worker::{Counter, FlowId, FlowKey, Handle};
 
 /// Records of subflows that ended are kept for reports, but no more than this with those that
@@ -30,8 +31,7 @@ pub(crate) struct Record {
     nic: Arc<str>,
     /// The peer's identifier of its address.
     remote_id: AddressId,
-    wishes: AtomicU8,
-    queued: AtomicBool,
+    attention: Attention,
     /// Written with the list's lock held.
     ended: AtomicBool,
 
@@ -65,8 +65,7 @@ impl Record {
             worker,
             nic,
             remote_id,
-            wishes: AtomicU8::new(0),
-            queued: AtomicBool::new(false),
+            attention: Attention::new(),
             ended: AtomicBool::new(false),
             queue: AtomicU32::new(0),
             narrow: AtomicBool::new(false),
@@ -81,17 +80,15 @@ impl Record {
 
     /// Asks something of the subflow's worker, and wakes it if it sleeps.
     fn ask(&self, wish: Wishes) {
-        self.wishes.fetch_or(wish.0, Ordering::SeqCst);
         // One entry in the worker's queue is enough, however often it is asked.
-        if !self.queued.swap(true, Ordering::SeqCst) {
+        if self.attention.ask(wish) {
             self.worker.attend(self.id);
         }
     }
 
     /// For the worker: what has been asked for since the last time.
     pub(crate) fn take_wishes(&self) -> Wishes {
-        self.queued.store(false, Ordering::SeqCst);
-        Wishes(self.wishes.swap(0, Ordering::SeqCst))
+        self.attention.take()
     }
 
     /// For the worker: what the subflow has counted, the queue of its last packet, and its
@@ -129,7 +126,8 @@ impl Record {
 pub(super) struct Subflows {
     first: FlowKey,
     list: Mutex<List>,
-    /// Whether any subflow's `narrow` is set; a hint, read for every burst.
+    /// Whether a subflow's `narrow` may be set that was not asked to tell of the window since; read
+    /// for every burst.
     any_narrow: AtomicBool,
 }
 
@@ -238,9 +236,10 @@ impl Subflows {
         let narrow = room < capacity / 4;
         if me.narrow.load(Ordering::Relaxed) != narrow {
             me.narrow.store(narrow, Ordering::Relaxed);
-            if narrow {
-                self.any_narrow.store(true, Ordering::Release);
-            }
+        }
+        if narrow {
+            // Each time: it may be narrow still, or again, since it was asked to tell otherwise.
+            self.any_narrow.store(true, Ordering::Release);
         }
         if room >= capacity / 2
             && self.any_narrow.load(Ordering::Relaxed)
@@ -252,6 +251,14 @@ impl Subflows {
                     other.ask(Wishes::WINDOW);
                 }
             }
+        }
+    }
+
+    /// `me` was asked to tell of the window, and had closed again before it could: it is to be asked
+    /// when it opens the next time.
+    pub(super) fn on_window_not_told(&self, me: &Record) {
+        if me.narrow.load(Ordering::Relaxed) {
+            self.any_narrow.store(true, Ordering::Release);
         }
     }
 

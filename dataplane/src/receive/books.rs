@@ -27,7 +27,7 @@ use crossbeam_utils::CachePadded;
 
 use super::doorbell::Doorbell;
 use super::ledger::{Ledger, Shares};
-use super::sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 
 /// Why no more data will come, other than that the stream is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -18,9 +18,11 @@
 //! round before may ring after that; the reader then wakes up for nothing once, and clears it.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use super::sync::{AtomicBool, Ordering, fence};
+use crate::event::Event;
+use crate::sync::{AtomicBool, Ordering, fence};
 
 /// See the module.
 #[derive(Debug)]
@@ -72,98 +74,8 @@ impl Doorbell {
     }
 }
 
-#[cfg(not(all(loom, test)))]
-use descriptor::Event;
-#[cfg(all(loom, test))]
-use modelled::Event;
-
-#[cfg(not(all(loom, test)))]
-mod descriptor {
-    use std::io;
-    use std::os::fd::{AsFd, BorrowedFd};
-    use std::time::Duration;
-
-    use nix::poll::{PollFd, PollFlags, ppoll};
-    use nix::sys::eventfd::{EfdFlags, EventFd};
-    use nix::sys::time::TimeSpec;
-
-    /// An eventfd, used as a flag.
-    #[derive(Debug)]
-    pub(super) struct Event(EventFd);
-
-    impl Event {
-        pub(super) fn new() -> io::Result<Self> {
-            let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-            Ok(Self(EventFd::from_value_and_flags(0, flags)?))
-        }
-
-        /// Makes the descriptor readable. It cannot fail but for a counter at its maximum, and
-        /// then the descriptor is readable.
-        pub(super) fn signal(&self) {
-            let _ = self.0.write(1);
-        }
-
-        /// Makes the descriptor not readable; `EAGAIN` says that it was not.
-        pub(super) fn clear(&self) {
-            let _ = self.0.read();
-        }
-
-        pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
-            let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-            Ok(ppoll(&mut fds, timeout.map(TimeSpec::from_duration), None)? > 0)
-        }
-    }
-
-    impl AsFd for super::Doorbell {
-        fn as_fd(&self) -> BorrowedFd<'_> {
-            self.event.0.as_fd()
-        }
-    }
-}
-
-#[cfg(test)]
-#[cfg(loom)]
-mod modelled {
-    use std::io;
-    use std::os::fd::{AsFd, BorrowedFd};
-    use std::time::Duration;
-
-    use loom::sync::{Condvar, Mutex};
-
-    /// What loom runs in an eventfd's place.
-    #[derive(Debug)]
-    pub(super) struct Event {
-        readable: Mutex<bool>,
-        changed: Condvar,
-    }
-
-    impl Event {
-        #[expect(clippy::unnecessary_wraps, reason = "the real one can fail")]
-        pub(super) fn new() -> io::Result<Self> {
-            Ok(Self { readable: Mutex::new(false), changed: Condvar::new() })
-        }
-
-        pub(super) fn signal(&self) {
-            *self.readable.lock().unwrap() = true;
-            self.changed.notify_one();
-        }
-
-        pub(super) fn clear(&self) {
-            *self.readable.lock().unwrap() = false;
-        }
-
-        pub(super) fn wait(&self, _timeout: Option<Duration>) -> io::Result<bool> {
-            let mut readable = self.readable.lock().unwrap();
-            while !*readable {
-                readable = self.changed.wait(readable).unwrap();
-            }
-            Ok(true)
-        }
-    }
-
-    impl AsFd for super::Doorbell {
-        fn as_fd(&self) -> BorrowedFd<'_> {
-            unreachable!("there is no descriptor under loom")
-        }
+impl AsFd for Doorbell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
     }
 }

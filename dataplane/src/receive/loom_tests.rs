@@ -13,14 +13,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use super::books::{Books, Cursor};
-
-/// Runs `case` in every way that switches threads at most three times where none has to wait: most
-/// bugs need two switches, and without a bound a case takes minutes (all of them passed so, once).
-fn model(case: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(case);
-}
+use crate::loom_model::model;
 
 /// A byte of the stream, by its offset.
 fn content(offset: u64) -> u8 {
@@ -281,6 +274,35 @@ fn loom_a_claim_is_copied_to_the_memory_that_it_was_made_in() {
         let seen = read(&mut cursor, &books);
         worker.join().unwrap();
         assert_eq!(seen + read(&mut cursor, &books), 2);
+    });
+}
+
+#[test]
+fn loom_what_is_advertised_is_covered_and_never_moves_back() {
+    model(|| {
+        let (books, memory) = books(2);
+        let mut cursor = Cursor::new(&books);
+        // As a worker does for each burst: store, look at the window, tell the peer.
+        let work = |range: Range<u64>| {
+            let (books, memory) = (Arc::clone(&books), Arc::clone(&memory));
+            thread::spawn(move || {
+                receive(&books, &memory, range);
+                let told = books.right_edge();
+                books.advertise(told);
+                let advertised = books.advertised();
+                assert!(advertised >= told, "another has told more, never less");
+                books.advertise(told - 1);
+                assert!(books.advertised() >= advertised, "and it does not move back");
+            })
+        };
+        let workers = [work(0..1), work(1..2)];
+        let mut seen = read(&mut cursor, &books);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        seen += read(&mut cursor, &books);
+        assert_eq!((seen, books.right_edge()), (2, 4));
+        assert!(books.advertised() <= 4, "no more was promised than there is");
     });
 }
 

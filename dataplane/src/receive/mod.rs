@@ -37,7 +37,6 @@ mod prepare;
 mod reader;
 mod ring;
 mod spare;
-mod sync;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;

@@ -76,7 +76,7 @@ pub(crate) struct FlowId {
 
 impl FlowId {
     #[cfg(test)]
-    pub(super) const fn new(index: u32, generation: u32) -> Self {
+    pub(crate) const fn new(index: u32, generation: u32) -> Self {
         Self { index, generation }
     }
 
@@ -172,6 +172,13 @@ impl Flow {
     pub(super) fn window_told(&self) {
         if let (Some(connection), Some(me)) = (&self.connection, &self.record) {
             connection.on_window_told(me, &self.view);
+        }
+    }
+
+    /// The subflow was asked to tell of the window, and there was nothing to tell.
+    pub(super) fn window_not_told(&self) {
+        if let (Some(connection), Some(me)) = (&self.connection, &self.record) {
+            connection.on_window_not_told(me);
         }
     }
 }

@@ -2,13 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use crossbeam_queue::SegQueue;
 use mpxdp_proto::time::Instant;
-use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::bell::Bell;
 use super::counters::Counters;
 use super::flows::FlowId;
 use crate::stats::PortReport;
@@ -55,14 +54,13 @@ pub(crate) struct Handle {
     attention: SegQueue<FlowId>,
     commands: Sender<Command>,
     strays: Sender<Stray>,
-    asleep: AtomicBool,
-    bell: EventFd,
+    bell: Bell,
 }
 
 /// The worker's own ends of its channels.
 #[derive(Debug)]
-pub(super) struct Inbox {
-    pub(super) commands: Receiver<Command>,
+pub(crate) struct Inbox {
+    pub(crate) commands: Receiver<Command>,
     pub(super) strays: Receiver<Stray>,
 }
 
@@ -72,10 +70,9 @@ impl Handle {
     /// # Errors
     ///
     /// No descriptor is left.
-    pub(super) fn new(index: usize, cpu: Option<usize>) -> io::Result<(Self, Inbox)> {
+    pub(crate) fn new(index: usize, cpu: Option<usize>) -> io::Result<(Self, Inbox)> {
         let (commands, commands_in) = crossbeam_channel::unbounded();
         let (strays, strays_in) = crossbeam_channel::bounded(STRAYS);
-        let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let handle = Self {
             index,
             cpu,
@@ -83,8 +80,7 @@ impl Handle {
             attention: SegQueue::new(),
             commands,
             strays,
-            asleep: AtomicBool::new(false),
-            bell,
+            bell: Bell::new()?,
         };
         Ok((handle, Inbox { commands: commands_in, strays: strays_in }))
     }
@@ -93,61 +89,47 @@ impl Handle {
     pub(crate) fn command(&self, command: Command) {
         // The receiver goes with the thread; then there is nobody to tell.
         let _ = self.commands.send(command);
-        self.wake();
+        self.bell.wake();
     }
 
     /// Has the worker look at a flow.
     pub(crate) fn attend(&self, flow: FlowId) {
         self.attention.push(flow);
-        self.wake();
+        self.bell.wake();
     }
 
     /// Hands a packet over to the worker; says whether there was room for it.
     pub(super) fn hand_over(&self, stray: Stray) -> bool {
         match self.strays.try_send(stray) {
             Ok(()) => {
-                self.wake();
+                self.bell.wake();
                 true
             }
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
         }
     }
 
-    /// Ends the worker's sleep, if it sleeps.
-    fn wake(&self) {
-        // Pairs with the fence in `fall_asleep`: either the worker sees what was just put into a
-        // queue, or this sees that it sleeps.
-        fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::Relaxed) {
-            // It fails only if the counter is full, and then the descriptor is readable anyway.
-            let _ = self.bell.write(1);
-        }
-    }
-
     /// The next flow to look at.
-    pub(super) fn next_attention(&self) -> Option<FlowId> {
+    pub(crate) fn next_attention(&self) -> Option<FlowId> {
         self.attention.pop()
     }
 
     /// For the worker: announces that it is about to sleep. `false`: something came meanwhile.
-    pub(super) fn fall_asleep(&self, inbox: &Inbox) -> bool {
-        self.asleep.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let idle =
-            self.attention.is_empty() && inbox.commands.is_empty() && inbox.strays.is_empty();
-        if !idle {
-            self.asleep.store(false, Ordering::Relaxed);
-        }
-        idle
+    pub(crate) fn fall_asleep(&self, inbox: &Inbox) -> bool {
+        self.bell.fall_asleep(|| {
+            self.attention.is_empty() && inbox.commands.is_empty() && inbox.strays.is_empty()
+        })
+    }
+
+    /// For loom's workers: sleeps until somebody rings.
+    #[cfg(all(loom, test))]
+    pub(crate) fn sleep(&self) {
+        self.bell.sleep();
     }
 
     /// For the worker: it is awake again.
-    pub(super) fn wake_up(&self, rung: bool) {
-        self.asleep.store(false, Ordering::Relaxed);
-        if rung {
-            // It fails only if nobody rang, and that is all the same.
-            let _ = self.bell.read();
-        }
+    pub(crate) fn wake_up(&self, rung: bool) {
+        self.bell.wake_up(rung);
     }
 
     /// What the worker sleeps on, besides its ports.

@@ -95,14 +95,16 @@ impl Core {
                 || wishes.contain(Wishes::ACK) && subflow.data_ack_due(view)
             {
                 subflow.request_ack();
+            } else if wishes.contain(Wishes::WINDOW) {
+                flow.window_not_told();
             }
             if wishes.contain(Wishes::CHECK) {
-                subflow.check_path(now);
+                flow.subflow.check_path(now);
             }
             if wishes.contain(Wishes::ABORT) {
                 self.abort_connection(id);
             } else if wishes.contain(Wishes::RESET) {
-                subflow.abort(Abort::Subflow(ResetReason::Unspecified));
+                flow.subflow.abort(Abort::Subflow(ResetReason::Unspecified));
                 self.take_events(id);
             }
             self.touch(id);

@@ -6,6 +6,7 @@
 //! takes turns and sleeps. The rest are parts: the table of flows, timers, counters, and what
 //! workers and other threads share.
 
+mod bell;
 mod cookies;
 mod counters;
 mod events;
@@ -32,7 +33,6 @@ use mpxdp_proto::subflow::Placement;
 use mpxdp_proto::time::Instant;
 
 use self::flows::{Flows, Path};
-use self::handle::Inbox;
 use self::limit::RateLimit;
 use self::shared::KeySource;
 use self::timers::Timers;
@@ -42,7 +42,7 @@ use crate::receive::{Claim, Wanted};
 
 pub(crate) use self::counters::Counter;
 pub(crate) use self::flows::{FlowId, FlowKey};
-pub(crate) use self::handle::{Command, Handle};
+pub(crate) use self::handle::{Command, Handle, Inbox};
 pub(crate) use self::shared::{JoinLimits, Shared, TokenInUse};
 pub(crate) use self::thread::run;
 

@@ -6,13 +6,18 @@
 //! one atomic and no lock is needed. Where the bytes are is the receive ring's business; its two
 //! edges and the connection's facts together make the [`View`] that a subflow works with.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use crate::segment::{Key, Token};
 use crate::seq::{DataSeq, StreamOffset};
 use crate::subflow::{Event, FallbackReason, RefusalReason};
+use crate::sync::{AtomicU32, AtomicU64};
 
 #[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 /// Our end of an MPTCP handshake: the key and what follows from it (RFC 8684, section 3.1).
@@ -117,7 +122,7 @@ pub struct Connection {
 impl Connection {
     /// A connection whose handshake is under way; `local` is `None` where only plain TCP will do.
     #[must_use]
-    pub const fn new(local: Option<LocalKey>) -> Self {
+    pub fn new(local: Option<LocalKey>) -> Self {
         Self {
             local,
             remote_key: AtomicU64::new(0),
@@ -177,7 +182,7 @@ impl Connection {
             Event::Established { mptcp } => {
                 let mut facts = ESTABLISHED;
                 if let Some(key) = mptcp {
-                    self.remote_key.store(key.0, core::sync::atomic::Ordering::Release);
+                    self.remote_key.store(key.0, Release);
                     facts |= MPTCP;
                 }
                 self.facts.fetch_or(facts, AcqRel);

@@ -5,6 +5,7 @@
 //! * [`relay`] puts middleboxes between two interfaces, of the lab for instance.
 //! * [`traffic`] is the Linux kernel's own MPTCP and TCP, as a sender and as a receiver.
 //! * [`measure`] places the NIC's processing on a CPU and says what a receiver cost.
+//! * [`topology`] is what the machine's CPUs share, [`placement`] the ways to place a receiver on them.
 //! * [`demo`] puts the receivers side by side.
 //! * [`report`] is the document that every benchmark writes, [`environment`] what it says about the
 //!   machine.
@@ -17,9 +18,12 @@ mod error;
 mod interrupt;
 pub mod lab;
 pub mod measure;
+mod owner;
+pub mod placement;
 pub mod relay;
 pub mod report;
 mod sys;
+pub mod topology;
 pub mod traffic;
 
 pub use error::{Error, Result};

@@ -85,6 +85,13 @@ impl Stream {
         if self.shut_read { 0 } else { self.reader.available() }
     }
 
+    /// Whether a read would return at once: with bytes, the end, or an error. It makes no system
+    /// call and asks for no wake-up, so it is what a reader that spins looks at.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.shut_read || self.reader.is_ready()
+    }
+
     /// Closes a direction. `Write` tells the peer that we send nothing more; `Read` lets later
     /// reads return the end of the stream. Closing twice is no error.
     ///

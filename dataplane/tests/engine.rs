@@ -101,6 +101,29 @@ fn fifty_clients_at_once_are_served() {
     wait_for("end of the flows", || engine.workers()[0].tables == TableSizes::default());
 }
 
+#[test]
+fn a_reader_that_spins_is_told_of_data_and_of_the_end() {
+    let (_engine, listener, far) = listening();
+    let peer = peer::run(far, vec![client(1, 1 << 20)]);
+    let mut stream = listener.accept().unwrap();
+    // What is said to be ready must not turn out to need waiting for.
+    stream.set_nonblocking(true);
+    let mut total = 0;
+    loop {
+        wait_for("data or the end", || stream.is_ready());
+        let n = stream.fill_buf().unwrap().len();
+        if n == 0 {
+            break;
+        }
+        total += n;
+        stream.consume(n);
+    }
+    assert_eq!(total, 1 << 20);
+    assert!(stream.is_ready(), "the end stays to be had");
+    drop(stream);
+    assert!(peer.join().unwrap()[0].is_done());
+}
+
 fn is_readable(on: &impl AsFd, timeout: u16) -> bool {
     poll(&mut [PollFd::new(on.as_fd(), PollFlags::POLLIN)], PollTimeout::from(timeout)).unwrap() > 0
 }

@@ -61,6 +61,10 @@ enum LabCommand {
         /// Leave generic receive offload off at the receiver's ends.
         #[arg(long)]
         no_gro: bool,
+        /// Congestion control on both sides; what paces (bbr) makes the sending CPU's timers part of
+        /// what is measured.
+        #[arg(long, default_value = "reno", value_name = "NAME")]
+        congestion: String,
         /// Put middleboxes on a link, the sender on their left: `0=delay=40ms,loss=1%` for instance.
         #[arg(long, value_name = "LINK=CHAIN", value_parser = link_and_chain)]
         relay: Vec<(u32, ChainSpec)>,
@@ -290,7 +294,7 @@ fn relay(arguments: RelayArguments) -> Result<u8> {
 
 fn lab(command: LabCommand) -> Result<u8> {
     match command {
-        LabCommand::Up { name, links, queues, mtu, vlan, no_gro, relay } => {
+        LabCommand::Up { name, links, queues, mtu, vlan, no_gro, congestion, relay } => {
             let interrupt = Interrupt::install()?;
             let builder = relay
                 .iter()
@@ -302,6 +306,7 @@ fn lab(command: LabCommand) -> Result<u8> {
                 .mtu(mtu)
                 .vlan(vlan)
                 .gro(!no_gro)
+                .congestion(congestion)
                 .kept()
                 .interrupt(&interrupt)
                 .up()?;

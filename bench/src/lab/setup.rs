@@ -55,12 +55,12 @@ pub(super) fn make(spec: &Spec, interrupt: &Interrupt) -> Result<()> {
             })
         })?;
         applied.context(|| format!("cannot turn off IPv6 DAD in {namespace}"))?;
-        // A host's default may pace (bbr): the sending CPU then programs a timer every few packets,
-        // and that is what would be measured. Every kernel has Reno, and the bare links lose nothing.
         let applied = within(&namespace, || {
-            std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno")
+            std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", &spec.congestion)
         })?;
-        applied.context(|| format!("cannot choose congestion control in {namespace}"))?;
+        applied.context(|| {
+            format!("cannot choose congestion control {} in {namespace}", spec.congestion)
+        })?;
     }
     if !spec.relays.is_empty() {
         relays::make_namespace(spec)?;

@@ -1,8 +1,8 @@
 //! What a lab is made with.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::path::PathBuf;
+use std::{env, fs};
 
 use mpxdp_sim::middlebox::ChainSpec;
 use serde::{Deserialize, Serialize};
@@ -33,9 +33,18 @@ pub struct Spec {
     pub vlan: Option<u16>,
     /// Whether generic receive offload is on at the receiver's ends.
     pub gro: bool,
+    /// The congestion control on both sides, by the kernel's name.
+    #[serde(default = "default_congestion")]
+    pub congestion: String,
     /// The links that have a relay, and its chain of middleboxes as text; the sender is on the left.
     #[serde(default)]
     pub relays: BTreeMap<u32, String>,
+}
+
+/// Every kernel has it, and it does not pace. Where a host's default does (bbr), the sending CPU
+/// programs a timer every few packets, and that is what would be measured.
+fn default_congestion() -> String {
+    "reno".into()
 }
 
 impl Spec {
@@ -65,6 +74,7 @@ impl Spec {
         if let Some(link) = self.relays.keys().find(|&&link| link >= self.links) {
             return usage(format!("--relay {link}=...: the links are 0 to {}", self.links - 1));
         }
+        check_congestion(&self.congestion)?;
         match self.vlan {
             Some(id) if !(1..=4094).contains(&id) => usage(format!("--vlan {id}: from 1 to 4094")),
             _ => Ok(()),
@@ -93,6 +103,21 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a congestion control that a namespace cannot be given: the kernel lets only those be
+/// chosen there that every user may choose, and which those are is the host's setting.
+fn check_congestion(name: &str) -> Result<()> {
+    let path = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+    let allowed = fs::read_to_string(path).context(|| format!("cannot read {path}"))?;
+    if allowed.split_ascii_whitespace().any(|there| there == name) {
+        return Ok(());
+    }
+    let allowed = allowed.trim();
+    Err(Error::Usage(format!(
+        "--congestion {name}: this host allows {allowed} in namespaces; to add others is up to you \
+         (sysctl net.ipv4.tcp_allowed_congestion_control, after `modprobe tcp_{name}`)"
+    )))
+}
+
 /// Makes a [`Lab`]; see [`Lab::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
@@ -111,6 +136,7 @@ impl Default for Builder {
             mtu: 1500,
             vlan: None,
             gro: true,
+            congestion: default_congestion(),
             relays: BTreeMap::new(),
         };
         Self { spec, kept: false, interrupt: Interrupt::never(), relay_program: None }
@@ -157,6 +183,14 @@ impl Builder {
     #[must_use]
     pub const fn gro(mut self, gro: bool) -> Self {
         self.spec.gro = gro;
+        self
+    }
+
+    /// The congestion control on both sides, by the kernel's name (`bbr`, `cubic`); `reno` if not
+    /// given.
+    #[must_use]
+    pub fn congestion(mut self, name: impl Into<String>) -> Self {
+        self.spec.congestion = name.into();
         self
     }
 
@@ -273,6 +307,7 @@ mod tests {
         assert!(refused(Lab::builder().queues(0)).contains("--queues 0"));
         assert!(refused(Lab::builder().mtu(1279)).contains("--mtu 1279"));
         assert!(refused(Lab::builder().mtu(65536)).contains("--mtu 65536"));
+        assert!(refused(Lab::builder().congestion("swift9")).contains("--congestion swift9"));
         assert!(refused(Lab::builder().vlan(Some(0))).contains("--vlan 0"));
         assert!(refused(Lab::builder().vlan(Some(4095))).contains("--vlan 4095"));
         let chain = ChainSpec::default();

@@ -81,6 +81,29 @@ fn up_and_down_can_be_repeated() {
 }
 
 #[test]
+fn both_sides_have_the_congestion_control_that_was_asked_for() {
+    const SETTING: [&str; 2] = ["cat", "/proc/sys/net/ipv4/tcp_congestion_control"];
+    if !privileged() {
+        return;
+    }
+    let lab = Named::new();
+    let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    let allowed = allowed.expect("every kernel has it");
+    // Most hosts allow one besides.
+    let other = allowed.split_ascii_whitespace().find(|name| *name != "reno").unwrap_or("reno");
+    for (arguments, wanted) in [(&[][..], "reno"), (&["--congestion", other], other)] {
+        lab.ok("up", arguments);
+        for side in ["snd", "rcv"] {
+            let set = lab.ok("exec", &[&[side][..], &SETTING].concat());
+            assert_eq!(set.trim(), wanted, "{side}");
+        }
+    }
+    let output = lab.run("up", &["--congestion", "nonesuch"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nonesuch"));
+}
+
+#[test]
 fn down_ends_the_processes_in_the_lab() {
     let Some(Rig { lab, .. }) = Rig::new(Lab::builder()) else { return };
     let mut sleeper = lab.command(Side::Sender, "sleep");

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use mpxdp_bench::demo::{self, Receiver};
+use mpxdp_bench::demo;
+use mpxdp_bench::document::{self, Target};
 use mpxdp_bench::lab::{Family, Lab, Side};
 use mpxdp_bench::relay::{self, Relay};
-use mpxdp_bench::report::{self, Target};
 use mpxdp_bench::traffic::socket::Protocol;
 use mpxdp_bench::traffic::{receiver, sender};
+use mpxdp_bench::trial::Receiver;
 use mpxdp_bench::{Error, Interrupt, Result};
 use mpxdp_sim::middlebox::ChainSpec;
 use serde::Serialize;
@@ -133,6 +134,13 @@ struct SenderArguments {
     /// Report SHA-256 of what was sent.
     #[arg(long)]
     hash: bool,
+    /// Subflows that a connection must have, the first one included, before its content flows. The
+    /// kernel opens them as `ip mptcp` has set it up.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    subflows: u32,
+    /// Send for so long before what is measured, and say when that begins and ends.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    warmup: Option<f64>,
 }
 
 #[derive(Args)]
@@ -287,7 +295,7 @@ fn relay(arguments: RelayArguments) -> Result<u8> {
     let report = relay.run(&interrupt)?;
     let _ = write!(stderr, "{report}");
     if let Some(to) = &mut to {
-        report::write(&report, to.as_mut())?;
+        document::write(&report, to.as_mut())?;
     }
     Ok(0)
 }
@@ -370,6 +378,8 @@ impl SenderArguments {
             rate: self.rate,
             reset: self.reset,
             hash: self.hash,
+            subflows: self.subflows,
+            warmup: self.warmup.map(Duration::from_secs_f64),
         })
     }
 }

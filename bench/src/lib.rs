@@ -6,13 +6,14 @@
 //! * [`traffic`] is the Linux kernel's own MPTCP and TCP, as a sender and as a receiver.
 //! * [`measure`] places the NIC's processing on a CPU and says what a receiver cost.
 //! * [`topology`] is what the machine's CPUs share, [`placement`] the ways to place a receiver on them.
+//! * [`trial`] measures one receiver at one place, which the benchmarks are made of.
 //! * [`demo`] puts the receivers side by side.
-//! * [`report`] is the document that every benchmark writes, [`environment`] what it says about the
-//!   machine.
+//! * [`document`] is what every benchmark writes, [`environment`] what it says about the machine.
 //!
 //! Everything here is for tests and benchmarks; an application links the crate `mpxdp` instead.
 
 pub mod demo;
+pub mod document;
 pub mod environment;
 mod error;
 mod interrupt;
@@ -21,10 +22,10 @@ pub mod measure;
 mod owner;
 pub mod placement;
 pub mod relay;
-pub mod report;
 mod sys;
 pub mod topology;
 pub mod traffic;
+pub mod trial;
 
 pub use error::{Error, Result};
 pub use interrupt::Interrupt;

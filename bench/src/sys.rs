@@ -66,6 +66,82 @@ pub(crate) fn mptcp_info(socket: BorrowedFd<'_>) -> io::Result<MptcpInfo> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
 }
 
+/// The option that returns `struct tcp_info` of every subflow.
+const MPTCP_TCPINFO: libc::c_int = 2;
+
+/// The head of the kernel's `struct tcp_info`; newer kernels append to it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TcpInfo {
+    pub(crate) state: u8,
+    _bytes: [u8; 7],
+    _words: [u32; 23],
+    pub(crate) total_retransmissions: u32,
+}
+
+impl TcpInfo {
+    /// `TCP_ESTABLISHED`.
+    pub(crate) const ESTABLISHED: u8 = 1;
+}
+
+/// Reads the state of a TCP socket.
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut info = TcpInfo::default();
+    let mut length = size_of::<TcpInfo>() as libc::socklen_t;
+    // SAFETY: `info` is plain old data of at least `length` bytes that outlives the call, and the
+    // kernel writes no more than `length` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
+}
+
+/// As many subflows as a connection is asked about; the kernel's path manager makes no more.
+const MOST_SUBFLOWS: usize = 16;
+
+/// The kernel's `struct mptcp_subflow_data`, and behind it what it writes of each subflow.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct SubflowInfos {
+    size_of_head: u32,
+    subflows: u32,
+    size_in_kernel: u32,
+    size_in_user: u32,
+    infos: [TcpInfo; MOST_SUBFLOWS],
+}
+
+/// Reads the state of all subflows of an MPTCP socket.
+pub(crate) fn subflow_infos(socket: BorrowedFd<'_>) -> io::Result<Vec<TcpInfo>> {
+    let mut all = SubflowInfos {
+        size_of_head: 16,
+        size_in_user: size_of::<TcpInfo>() as u32,
+        ..SubflowInfos::default()
+    };
+    let mut length = size_of::<SubflowInfos>() as libc::socklen_t;
+    // SAFETY: `all` is plain old data of at least `length` bytes that outlives the call, and the
+    // kernel writes no more than `length` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            SOL_MPTCP,
+            MPTCP_TCPINFO,
+            (&raw mut all).cast(),
+            &raw mut length,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let known = (all.subflows as usize).min(MOST_SUBFLOWS);
+    Ok(all.infos[..known].to_vec())
+}
+
 /// One instruction of the kernel's BPF machine.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

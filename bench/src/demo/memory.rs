@@ -11,13 +11,13 @@ use mpxdp::{Engine, PortNic, Stream};
 use mpxdp_proto::time;
 use mpxdp_sim::{Content, Pattern, Sender, SenderOptions};
 
-use super::{Options, Receiver, progress};
-use crate::environment::Environment;
+use super::{Options, progress};
+use crate::document::{CpuSeconds, Document, Exactness, Round, Row};
 use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
-use crate::measure::{Spread, cpu};
-use crate::report::{Document, Exactness, Row};
+use crate::measure::tasks::Tasks;
 use crate::traffic::{Hash, bits_per_second};
+use crate::trial::Receiver;
 
 /// What a transfer carries: some tenths of a second's worth.
 const BYTES: u64 = 256 << 20;
@@ -37,10 +37,8 @@ const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10
 
 /// One transfer.
 struct Transfer {
-    bits_per_second: f64,
-    /// CPU seconds of the worker and the reader.
-    seconds: f64,
-    wall: f64,
+    /// Its CPU time is that of the worker and the reader.
+    round: Round,
     mptcp: bool,
     hash: Option<String>,
 }
@@ -49,17 +47,13 @@ struct Transfer {
 pub(super) fn run(options: &Options, why: &str) -> Result<Document> {
     let interrupt = Interrupt::install()?;
     let mut document = Document {
-        environment: Environment::of_this_machine(),
-        results: Vec::new(),
-        ratios: Vec::new(),
-        exactness: Vec::new(),
-        idle: None,
         remarks: vec![format!(
             "NO LAB ({why}): what ran is the same receive path (worker, subflow, receive ring, \
              reader) over the port in memory, from a client in memory, not over AF_XDP and not \
              from the Linux kernel. The kernel's receivers are left out, since nothing that can be \
              measured without a lab compares with them; cores are those of worker and reader."
         )],
+        ..Document::new()
     };
     for &mtu in &options.mtus {
         progress(&format!("MTU {mtu}: are the bytes right?"));
@@ -69,7 +63,7 @@ pub(super) fn run(options: &Options, why: &str) -> Result<Document> {
             progress(&format!("MTU {mtu}: round {} of {}", round + 1, options.rounds));
             transfers.push(transfer(mtu, BYTES, false, &interrupt)?);
         }
-        document.results.push(row(mtu, &transfers)?);
+        document.results.push(row(mtu, &transfers));
     }
     progress("");
     Ok(document)
@@ -88,28 +82,24 @@ fn exactness(mtu: u32, interrupt: &Interrupt) -> Result<Exactness> {
     Ok(Exactness { mtu, bytes: EXACT_BYTES, sent, received, exact })
 }
 
-fn row(mtu: u32, transfers: &[Transfer]) -> Result<Row> {
-    let spread = |of: fn(&Transfer) -> f64| {
-        Spread::of(transfers.iter().map(of)).ok_or_else(|| Error::Failed("no rounds".into()))
-    };
-    let wall = spread(|t| t.wall)?;
-    Ok(Row {
+fn row(mtu: u32, transfers: &[Transfer]) -> Row {
+    let row = Row {
         benchmark: "demo".into(),
         receiver: Receiver::Mpxdp.name().into(),
         mtu,
         subflows: 1,
         links: 1,
         placement: "not pinned".into(),
+        best: true,
         mode: "memory".into(),
         mptcp: transfers.iter().all(|t| t.mptcp),
-        seconds: (wall.median * 1000.0).round() / 1000.0,
-        rounds: transfers.len(),
-        bits_per_second: spread(|t| t.bits_per_second)?,
-        receiving_cores: spread(|t| t.seconds / t.wall)?,
-        cpu_seconds_per_gigabyte: spread(|t| t.seconds / (BYTES as f64 / 1e9))?.median,
-        rates: transfers.iter().map(|t| t.bits_per_second).collect(),
-        tried: Vec::new(),
-    })
+        ..Row::default()
+    };
+    let row = row.with_rounds(transfers.iter().map(|t| t.round.clone()).collect());
+    let mut walls: Vec<f64> = transfers.iter().map(|t| t.round.seconds).collect();
+    walls.sort_by(f64::total_cmp);
+    let seconds = walls.get(walls.len() / 2).copied().unwrap_or(0.0);
+    Row { seconds: (seconds * 1000.0).round() / 1000.0, ..row }
 }
 
 const fn pattern() -> Pattern {
@@ -126,7 +116,7 @@ fn transfer(mtu: u32, bytes: u64, hashed: bool, interrupt: &Interrupt) -> Result
     let mss = u16::try_from(mtu.saturating_sub(40)).unwrap_or(u16::MAX);
     let content = Content::Pattern { pattern: pattern(), len: bytes };
     let client = Sender::new(SenderOptions { mss, ..SenderOptions::new(CLIENT, SERVER, content) });
-    let before = cpu::process_seconds(std::process::id());
+    let before = Tasks::of_process(std::process::id());
     let started = Instant::now();
     let mut transfer = thread::scope(|scope| {
         let client = scope.spawn(|| drive(client, theirs, interrupt));
@@ -134,9 +124,11 @@ fn transfer(mtu: u32, bytes: u64, hashed: bool, interrupt: &Interrupt) -> Result
         client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         transfer
     })?;
-    transfer.wall = started.elapsed().as_secs_f64();
+    let wall = started.elapsed().as_secs_f64();
     // The client's thread has ended; what threads did that have ended is not in this.
-    transfer.seconds = (cpu::process_seconds(std::process::id()) - before).max(0.0);
+    let ran = before.ran_until(&Tasks::of_process(std::process::id()));
+    transfer.round.receiving_cores = ran / wall;
+    transfer.round.cpu_seconds = CpuSeconds { user: ran, ..CpuSeconds::default() };
     drop(listener);
     engine.shutdown(Duration::from_secs(1)).map_err(engine_failed)?;
     Ok(transfer)
@@ -213,10 +205,16 @@ fn receive(
     if got != bytes {
         return Err(Error::Failed(format!("{got} of {bytes} bytes arrived in memory")));
     }
+    let seconds = time.as_secs_f64();
     Ok(Transfer {
-        bits_per_second: bits_per_second(bytes, time),
-        seconds: 0.0,
-        wall: 0.0,
+        round: Round {
+            seconds,
+            bytes,
+            bits_per_second: bits_per_second(bytes, time),
+            total_bytes: bytes,
+            total_seconds: seconds,
+            ..Round::default()
+        },
         mptcp: stream.is_mptcp(),
         hash: hash.map(Hash::finish),
     })

@@ -8,25 +8,21 @@
 //! kernel pays for the same front end; that is the comparison that says something about the
 //! receivers themselves.
 
+mod checks;
 mod memory;
-mod plan;
 mod plot;
-mod run;
 mod table;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use plan::{Place, Receiver, order, places};
-pub use run::{Bench, Measured, Programs};
-
-use crate::environment::{self, Environment};
+use crate::document::{self, Document, Ratio, Round, Row, Target, Tried};
+use crate::environment;
 use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
 use crate::lab::{self, Lab};
-use crate::measure::Spread;
-use crate::report::{self, Document, Row, Target, Tried};
+use crate::trial::{Bench, Outcome, Place, Programs, Receiver, Trial, order, places};
 
 /// What the demo is to do.
 #[derive(Clone, Debug)]
@@ -52,6 +48,10 @@ pub struct Options {
 /// How long a placement is tried for, at most.
 const TRIAL: Duration = Duration::from_millis(700);
 
+/// How much of a connection's beginning is left out, as a part of the measured time, and at most. The
+/// windows have opened by then.
+const WARMUP: (u32, Duration) = (4, Duration::from_millis(250));
+
 /// Runs the demo. True if all bytes were right.
 ///
 /// # Errors
@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let exact = document.exactness.iter().all(|pass| pass.exact);
     eprint!("{}", table::render(&document));
     if let Some(json) = &mut json {
-        report::write(&document, json)?;
+        document::write(&document, json)?;
     }
     if let Some(path) = &options.plot {
         plot::draw(&document, path)?;
@@ -87,12 +87,8 @@ fn in_lab(options: &Options) -> Result<Document> {
     let interrupt = Interrupt::install()?;
     let programs = Programs::find()?;
     let mut document = Document {
-        environment: Environment::of_this_machine(),
-        results: Vec::new(),
-        ratios: Vec::new(),
-        exactness: Vec::new(),
-        idle: None,
         remarks: vec![table::WHY_TWICE.into(), table::HOW_CPU.into()],
+        ..Document::new()
     };
     let with_mpxdp = options.receivers.contains(&Receiver::Mpxdp);
     let folder = tempfile::tempdir().context(|| "cannot make a folder for the exactness pass")?;
@@ -101,14 +97,15 @@ fn in_lab(options: &Options) -> Result<Document> {
         let mut bench = Bench::new(&lab, &programs, &interrupt);
         if with_mpxdp {
             progress(&format!("MTU {mtu}: are the bytes right?"));
-            document.exactness.push(bench.exactness(folder.path())?);
+            document.exactness.push(checks::exactness(&mut bench, folder.path())?);
             if document.idle.is_none()
-                && let Some(&place) = places(Receiver::Mpxdp, &environment::cpus()).first()
+                && let Some(place) = places(Receiver::Mpxdp, &environment::cpus()).first()
             {
                 progress("what does an idle engine cost?");
-                document.idle = Some(bench.idle(place)?);
+                document.idle = Some(checks::idle(&bench, place)?);
             }
         }
+        document.environment.nics = bench.nics();
         document.results.extend(side_by_side(options, &mut bench)?);
         lab.remove()?;
     }
@@ -122,73 +119,70 @@ fn side_by_side(options: &Options, bench: &mut Bench<'_>) -> Result<Vec<Row>> {
     let cpus = environment::cpus();
     let mtu = bench.lab.spec().mtu;
     let mut best = Vec::new();
-    let mut tried = Vec::new();
+    let mut rows = Vec::new();
     for &receiver in &options.receivers {
         progress(&format!("MTU {mtu}: where does {} run best?", receiver.name()));
         let mut trials = Vec::new();
         for place in places(receiver, &cpus) {
-            let measured = bench.measure(receiver, place, TRIAL.min(options.time))?;
-            trials.push((place, measured.bits_per_second));
+            let trial = trial(receiver, &place, TRIAL.min(options.time));
+            let rate = bench.measure(&trial)?.round.bits_per_second;
+            trials.push((place, rate));
         }
-        let fastest = trials.iter().max_by(|(_, a), (_, b)| a.total_cmp(b));
-        let &(place, _) = fastest.ok_or_else(|| Error::Failed("no CPU to run on".into()))?;
-        best.push((receiver, place));
-        tried.push(trials);
+        let tried = trials
+            .iter()
+            .map(|(place, rate)| Tried { placement: place.to_string(), bits_per_second: *rate });
+        let tried = tried.collect();
+        let fastest = trials.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b));
+        let (place, _) = fastest.ok_or_else(|| Error::Failed("no CPU to run on".into()))?;
+        let trial = trial(receiver, &place, options.time);
+        rows.push(Row { tried, ..row(bench.lab, &trial) });
+        best.push((rows.len() - 1, trial));
     }
-    let mut rounds: Vec<Vec<Measured>> = best.iter().map(|_| Vec::new()).collect();
-    let indices: Vec<usize> = (0..best.len()).collect();
+    let mut measured: Vec<Vec<Outcome>> = best.iter().map(|_| Vec::new()).collect();
     for round in 0..options.rounds {
-        for index in order(&indices, round) {
-            let (receiver, place) = best[index];
+        for (index, trial) in order(&best, round) {
             let (round, of) = (round + 1, options.rounds);
-            progress(&format!("MTU {mtu}: round {round} of {of}, {}", receiver.name()));
-            rounds[index].push(bench.measure(receiver, place, options.time)?);
+            progress(&format!("MTU {mtu}: round {round} of {of}, {}", trial.receiver.name()));
+            measured[index].push(bench.measure(&trial)?);
         }
     }
-    let rows = best.iter().zip(rounds).zip(tried);
-    rows.map(|((&(receiver, place), measured), trials)| {
-        row(options, bench.lab, receiver, place, &measured, &trials)
-    })
-    .collect()
+    Ok(rows.into_iter().zip(measured).map(|(row, outcomes)| filled(row, outcomes)).collect())
 }
 
-fn row(
-    options: &Options,
-    lab: &Lab,
-    receiver: Receiver,
-    place: Place,
-    measured: &[Measured],
-    trials: &[(Place, f64)],
-) -> Result<Row> {
-    let spread = |of: fn(&Measured) -> f64| {
-        Spread::of(measured.iter().map(of)).ok_or_else(|| Error::Failed("no rounds".into()))
-    };
-    let per_gigabyte =
-        spread(|m| if m.bytes > 0 { m.cost.seconds / (m.bytes as f64 / 1e9) } else { 0.0 })?;
-    Ok(Row {
+fn trial(receiver: Receiver, place: &Place, time: Duration) -> Trial {
+    let (part, most) = WARMUP;
+    Trial { receiver, place: place.clone(), subflows: 1, warmup: most.min(time / part), time }
+}
+
+/// A row without its measurements.
+fn row(lab: &Lab, trial: &Trial) -> Row {
+    Row {
         benchmark: "demo".into(),
-        receiver: receiver.name().into(),
+        receiver: trial.receiver.name().into(),
         mtu: lab.spec().mtu,
-        subflows: 1,
+        subflows: trial.subflows,
         links: lab.spec().links,
-        placement: place.to_string(),
-        mode: measured.first().map(|m| m.mode.clone()).unwrap_or_default(),
-        mptcp: measured.iter().all(|m| m.mptcp),
-        seconds: options.time.as_secs_f64(),
-        rounds: measured.len(),
-        bits_per_second: spread(|m| m.bits_per_second)?,
-        receiving_cores: spread(|m| m.cost.cores)?,
-        cpu_seconds_per_gigabyte: per_gigabyte.median,
-        rates: measured.iter().map(|m| m.bits_per_second).collect(),
-        tried: trials
-            .iter()
-            .map(|(place, rate)| Tried { placement: place.to_string(), bits_per_second: *rate })
-            .collect(),
-    })
+        placement: trial.place.to_string(),
+        best: true,
+        seconds: trial.time.as_secs_f64(),
+        warmup_seconds: trial.warmup.as_secs_f64(),
+        ..Row::default()
+    }
+}
+
+fn filled(row: Row, outcomes: Vec<Outcome>) -> Row {
+    let row = Row {
+        mode: outcomes.first().map(|outcome| outcome.mode.clone()).unwrap_or_default(),
+        zero_copy: outcomes.first().and_then(|outcome| outcome.zero_copy),
+        mptcp: outcomes.iter().all(|outcome| outcome.mptcp),
+        ..row
+    };
+    let rounds: Vec<Round> = outcomes.into_iter().map(|outcome| outcome.round).collect();
+    row.with_rounds(rounds)
 }
 
 /// mpxdp against each other receiver, and each against the kernel's MPTCP behind the front end.
-fn ratios(rows: &[Row]) -> Vec<report::Ratio> {
+fn ratios(rows: &[Row]) -> Vec<Ratio> {
     let reference = Receiver::KernelMptcpXdp.name();
     let pairs = rows.iter().flat_map(|of| rows.iter().map(move |against| (of, against)));
     pairs
@@ -196,7 +190,7 @@ fn ratios(rows: &[Row]) -> Vec<report::Ratio> {
         .filter(|(of, against)| {
             of.receiver == Receiver::Mpxdp.name() || against.receiver == reference
         })
-        .filter_map(|(of, against)| of.against(against))
+        .filter_map(|(of, against)| of.against(against, "best"))
         .collect()
 }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use plotters::prelude::*;
 
-use crate::demo::Receiver;
+use crate::document::{Document, Row};
 use crate::error::{Error, Result};
-use crate::report::{Document, Row};
+use crate::trial::Receiver;
 
 /// Width and height, in pixels.
 const SIZE: (u32, u32) = (760, 380);
@@ -48,7 +48,8 @@ fn draw_on<B: DrawingBackend>(
         .into_iter()
         .filter(|receiver| document.results.iter().any(|row| row.receiver == receiver.name()))
         .collect();
-    let top = document.results.iter().map(|row| gigabits(row.bits_per_second.max));
+    let rates = document.results.iter().filter_map(|row| row.bits_per_second);
+    let top = rates.map(|spread| gigabits(spread.max));
     let top = top.fold(1.0, f64::max) * 1.08;
     let group = receivers.len() + GAP;
     let width = (mtus.len() * group) as f64;
@@ -72,20 +73,20 @@ fn draw_on<B: DrawingBackend>(
     for (index, &receiver) in receivers.iter().enumerate() {
         let fill = colour(receiver).filled();
         let bars = mtus.iter().enumerate().filter_map(|(place, &mtu)| {
-            let row = row_of(document, receiver, mtu)?;
+            let rate = row_of(document, receiver, mtu)?.bits_per_second?;
             let left = (place * group + index) as f64 + GAP as f64 / 2.0;
-            Some((left, row))
+            Some((left, rate))
         });
         let bars: Vec<_> = bars.collect();
         chart
-            .draw_series(bars.iter().map(|(left, row)| {
-                let height = gigabits(row.bits_per_second.median);
+            .draw_series(bars.iter().map(|(left, rate)| {
+                let height = gigabits(rate.median);
                 Rectangle::new([(left + 0.06, 0.0), (left + 0.94, height)], fill)
             }))?
             .label(receiver.name())
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], fill));
-        chart.draw_series(bars.iter().map(|(left, row)| {
-            let (x, spread) = (left + 0.5, &row.bits_per_second);
+        chart.draw_series(bars.iter().map(|(left, spread)| {
+            let x = left + 0.5;
             PathElement::new([(x, gigabits(spread.min)), (x, gigabits(spread.max))], BLACK)
         }))?;
     }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::Receiver;
+use crate::document::{Document, Row};
 use crate::measure::Spread;
-use crate::report::{Document, Row};
+use crate::trial::Receiver;
 
 /// Why the kernel is shown twice.
 pub(super) const WHY_TWICE: &str = "The receivers named -xdp are the kernel's behind an XDP \
@@ -84,7 +84,7 @@ fn section(text: &mut String, document: &Document, mtu: u32, rows: &[&Row]) {
             .iter()
             .find(|r| r.mtu == mtu && r.of == row.receiver && r.against == reference)
             .map_or_else(|| "".to_owned(), |r| format!("{:.2}", r.median));
-        let Spread { median, min, max } = row.bits_per_second;
+        let Some(Spread { median, min, max }) = row.bits_per_second else { continue };
         let giga = |rate: f64| rate / 1e9;
         let rate = format!("{:.2} ({:.2}–{:.2})", giga(median), giga(min), giga(max));
         let note =
@@ -93,8 +93,8 @@ fn section(text: &mut String, document: &Document, mtu: u32, rows: &[&Row]) {
             text,
             "  {:<17} {rate:>19} {:>7.2} {:>7.2} {ratio:>18}  {:<30} {}{note}",
             row.receiver,
-            row.receiving_cores.median,
-            row.cpu_seconds_per_gigabyte,
+            row.receiving_cores.map_or(0.0, |cores| cores.median),
+            row.cpu_seconds_per_gigabyte.unwrap_or(0.0),
             row.placement,
             row.mode
         );

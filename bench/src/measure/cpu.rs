@@ -16,16 +16,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
+use super::tasks::Tasks;
+use crate::document::{CpuSeconds, OneCpu};
 use crate::error::{Context, Error, Result};
 use crate::sys;
 
 /// The busy time of one CPU so far, in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Busy {
-    /// In processes: `user`, `nice` and `system`.
-    processes: u64,
-    /// In interrupts: `irq` and `softirq`.
-    interrupts: u64,
+    /// `user` and `nice`.
+    user: u64,
+    system: u64,
+    softirq: u64,
+    irq: u64,
 }
 
 /// Where the clocks of the CPUs and of the receiving side's threads stood.
@@ -33,34 +36,43 @@ struct Busy {
 pub struct Snapshot {
     taken: Instant,
     cpus: BTreeMap<usize, Busy>,
-    /// Seconds that threads of the receiving side, pinned to the sender's CPU, have run.
-    beside_sender: f64,
-    sender_cpu: usize,
+    /// Threads of the receiving side that are pinned to the sender's CPU.
+    beside_sender: Tasks,
+    sender_cpu: Option<usize>,
 }
 
 /// What happened between two snapshots.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cost {
+    /// Seconds between them.
+    pub wall: f64,
     /// CPU seconds of the receiving side, softirqs included.
-    pub seconds: f64,
-    /// The same for a second of wall time: how many CPUs it kept busy.
-    pub cores: f64,
+    pub seconds: CpuSeconds,
+    /// The same by CPU, without those that did nothing.
+    pub cpus: Vec<OneCpu>,
+}
+
+impl Cost {
+    /// How many CPUs the receiving side kept busy.
+    #[must_use]
+    pub fn cores(&self) -> f64 {
+        if self.wall > 0.0 { self.seconds.total() / self.wall } else { 0.0 }
+    }
 }
 
 impl Snapshot {
-    /// Reads the clocks. `beside_sender` are the threads of the receiving side that may run on no
-    /// CPU but the sender's.
+    /// Reads the clocks. `sender_cpu` is the CPU that the sender is pinned to, if it is on this
+    /// machine; `beside_sender` are the threads of the receiving side that may run on no CPU but that.
     ///
     /// # Errors
     ///
     /// If `/proc/stat` cannot be read.
-    pub fn take(sender_cpu: usize, beside_sender: &[u32]) -> Result<Self> {
+    pub fn take(sender_cpu: Option<usize>, beside_sender: Tasks) -> Result<Self> {
         let text = fs::read_to_string("/proc/stat").context(|| "cannot read /proc/stat")?;
         let cpus = parse(&text);
-        if !cpus.contains_key(&sender_cpu) {
-            return Err(Error::Failed(format!("/proc/stat has no CPU {sender_cpu}")));
+        if let Some(cpu) = sender_cpu.filter(|cpu| !cpus.contains_key(cpu)) {
+            return Err(Error::Failed(format!("/proc/stat has no CPU {cpu}")));
         }
-        let beside_sender = beside_sender.iter().map(|&tid| thread_seconds(tid, tid)).sum();
         Ok(Self { taken: Instant::now(), cpus, beside_sender, sender_cpu })
     }
 
@@ -68,21 +80,40 @@ impl Snapshot {
     #[must_use]
     pub fn cost_until(&self, later: &Self) -> Cost {
         let wall = later.taken.duration_since(self.taken).as_secs_f64();
-        let ticks = self.ticks_until(later) as f64 / sys::ticks_per_second();
-        let beside = (later.beside_sender - self.beside_sender).max(0.0);
-        let seconds = ticks + beside;
-        Cost { seconds, cores: if wall > 0.0 { seconds / wall } else { 0.0 } }
+        let mut cpus: Vec<OneCpu> = later
+            .cpus
+            .iter()
+            .map(|(&cpu, &after)| {
+                let before = self.cpus.get(&cpu).copied().unwrap_or(after);
+                OneCpu { cpu, seconds: self.between(cpu, before, after, later) }
+            })
+            .collect();
+        cpus.retain(|one| one.seconds.total() > 0.0);
+        let sum = |kind: fn(&CpuSeconds) -> f64| cpus.iter().map(|one| kind(&one.seconds)).sum();
+        let seconds = CpuSeconds {
+            user: sum(|cpu| cpu.user),
+            system: sum(|cpu| cpu.system),
+            softirq: sum(|cpu| cpu.softirq),
+            irq: sum(|cpu| cpu.irq),
+        };
+        Cost { wall, seconds, cpus }
     }
 
-    /// Ticks of all CPUs, without those of processes on the sender's.
-    fn ticks_until(&self, later: &Self) -> u64 {
-        let of = |(cpu, after): (&usize, &Busy)| {
-            let before = self.cpus.get(cpu).copied().unwrap_or(*after);
-            let processes = after.processes.saturating_sub(before.processes);
-            let interrupts = after.interrupts.saturating_sub(before.interrupts);
-            if *cpu == self.sender_cpu { interrupts } else { processes + interrupts }
+    /// What one CPU did for the receiving side.
+    fn between(&self, cpu: usize, before: Busy, after: Busy, later: &Self) -> CpuSeconds {
+        let seconds = |of: fn(Busy) -> u64| {
+            of(after).saturating_sub(of(before)) as f64 / sys::ticks_per_second()
         };
-        later.cpus.iter().map(of).sum()
+        let (mut user, mut system) = (seconds(|busy| busy.user), seconds(|busy| busy.system));
+        if self.sender_cpu == Some(cpu) {
+            (user, system) = self.beside_sender.seconds_until(&later.beside_sender);
+        }
+        CpuSeconds {
+            user,
+            system,
+            softirq: seconds(|busy| busy.softirq),
+            irq: seconds(|busy| busy.irq),
+        }
     }
 }
 
@@ -95,26 +126,9 @@ fn parse(text: &str) -> BTreeMap<usize, Busy> {
         let (user, nice, system): (u64, u64, u64) = (next(), next(), next());
         let (_idle, _iowait) = (next(), next());
         let (irq, softirq) = (next(), next());
-        let busy = Busy { processes: user + nice + system, interrupts: irq + softirq };
-        Some((number.parse().ok()?, busy))
+        Some((number.parse().ok()?, Busy { user: user + nice, system, softirq, irq }))
     };
     text.lines().filter_map(line).collect()
-}
-
-/// The seconds that a process's threads have run, from the scheduler's own clock; those that ended
-/// are not in it.
-#[must_use]
-pub fn process_seconds(pid: u32) -> f64 {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0.0 };
-    let tids = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok());
-    tids.map(|tid| thread_seconds(pid, tid)).sum()
-}
-
-/// The seconds that a thread has run.
-fn thread_seconds(pid: u32, tid: u32) -> f64 {
-    let run = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok();
-    let nanoseconds = run.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
-    nanoseconds.unwrap_or(0) as f64 / 1e9
 }
 
 #[cfg(test)]
@@ -129,36 +143,43 @@ mod tests {
         cpu0 110 1 40 401 5 2 24 0 0 0\n\
         cpu1 21 2 90 540 2 2 8 0 0 0\n";
 
-    fn snapshot(text: &str, beside_sender: f64) -> Snapshot {
-        Snapshot { taken: Instant::now(), cpus: parse(text), beside_sender, sender_cpu: 0 }
+    fn snapshot(text: &str, sender_cpu: Option<usize>) -> Snapshot {
+        let beside_sender = Tasks::default();
+        Snapshot { taken: Instant::now(), cpus: parse(text), beside_sender, sender_cpu }
+    }
+
+    fn ticks(seconds: CpuSeconds) -> [f64; 4] {
+        let CpuSeconds { user, system, softirq, irq } =
+            seconds.map(|kind| (kind * sys::ticks_per_second()).round());
+        [user, system, softirq, irq]
     }
 
     #[test]
     fn columns_are_read_by_cpu() {
         let cpus = parse(BEFORE);
         assert_eq!(cpus.len(), 2);
-        assert_eq!(cpus[&0], Busy { processes: 31, interrupts: 5 });
-        assert_eq!(cpus[&1], Busy { processes: 52, interrupts: 7 });
+        assert_eq!(cpus[&0], Busy { user: 11, system: 20, softirq: 4, irq: 1 });
+        assert_eq!(cpus[&1], Busy { user: 22, system: 30, softirq: 5, irq: 2 });
     }
 
     #[test]
     fn what_the_sender_did_for_itself_is_left_out() {
-        let (before, after) = (snapshot(BEFORE, 1.0), snapshot(AFTER, 1.5));
-        // On the sender's CPU 21 in interrupts; on the other one 61 in processes and 3.
-        assert_eq!(before.ticks_until(&after), 21 + 61 + 3);
-        let expected = 85.0 / sys::ticks_per_second() + 0.5;
-        assert!((before.cost_until(&after).seconds - expected).abs() < 1e-9);
+        let cost = snapshot(BEFORE, Some(0)).cost_until(&snapshot(AFTER, Some(0)));
+        let [zero, one] = cost.cpus[..] else { panic!("two CPUs: {cost:?}") };
+        assert_eq!((zero.cpu, ticks(zero.seconds)), (0, [0.0, 0.0, 20.0, 1.0]));
+        assert_eq!((one.cpu, ticks(one.seconds)), (1, [1.0, 60.0, 3.0, 0.0]));
+        assert_eq!(ticks(cost.seconds), [1.0, 60.0, 23.0, 1.0]);
     }
 
     #[test]
-    fn a_busy_process_is_seen_to_run() {
-        let before = process_seconds(std::process::id());
-        let start = Instant::now();
-        let mut x = 0_u64;
-        while start.elapsed().as_millis() < 50 {
-            x = std::hint::black_box(x.wrapping_add(1));
-        }
-        assert!(process_seconds(std::process::id()) > before);
-        assert_eq!(process_seconds(u32::MAX), 0.0);
+    fn without_a_sender_on_this_machine_all_is_counted() {
+        let cost = snapshot(BEFORE, None).cost_until(&snapshot(AFTER, None));
+        assert_eq!(ticks(cost.seconds), [101.0, 80.0, 23.0, 1.0]);
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_exist_is_an_error() {
+        assert!(Snapshot::take(Some(100_000), Tasks::default()).is_err());
+        assert!(Snapshot::take(Some(0), Tasks::default()).is_ok());
     }
 }

@@ -28,6 +28,12 @@ impl Spread {
         };
         Some(Self { median, min, max })
     }
+
+    /// The greatest less the least, against the median; 0 if that is 0.
+    #[must_use]
+    pub fn relative(&self) -> f64 {
+        if self.median > 0.0 { (self.max - self.min) / self.median } else { 0.0 }
+    }
 }
 
 #[cfg(test)]

@@ -110,6 +110,36 @@ pub fn spoken(protocol: Protocol, stream: &TcpStream) -> Spoken {
     }
 }
 
+/// What a connection's subflows are up to; a TCP connection is its own only subflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Subflows {
+    /// Established ones.
+    pub established: u32,
+    /// Segments that were sent again, on all that are there.
+    pub retransmissions: u64,
+    /// Data sent again at the level of the connection.
+    pub data_retransmissions: u64,
+}
+
+/// Asks the kernel about a connection's subflows; none where it does not tell.
+#[must_use]
+pub fn subflows(protocol: Protocol, stream: &TcpStream) -> Subflows {
+    let infos = match protocol {
+        Protocol::Mptcp => sys::subflow_infos(stream.as_fd()),
+        Protocol::Tcp => sys::tcp_info(stream.as_fd()).map(|info| vec![info]),
+    };
+    // A socket that fell back answers as TCP does.
+    let infos = infos.or_else(|_| sys::tcp_info(stream.as_fd()).map(|info| vec![info]));
+    let infos = infos.unwrap_or_default();
+    let established = infos.iter().filter(|info| info.state == sys::TcpInfo::ESTABLISHED).count();
+    let data = sys::mptcp_info(stream.as_fd()).map_or(0, |info| info.retransmits);
+    Subflows {
+        established: u32::try_from(established).unwrap_or(u32::MAX),
+        retransmissions: infos.iter().map(|info| u64::from(info.total_retransmissions)).sum(),
+        data_retransmissions: if protocol == Protocol::Mptcp { data.into() } else { 0 },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +171,8 @@ mod tests {
         let to = listener.local_addr().expect("bound");
         let stream = connect(Protocol::Mptcp, to, Duration::from_secs(5)).expect("connects");
         assert_eq!(spoken(Protocol::Mptcp, &stream), Spoken { mptcp: true, ..Spoken::default() });
+        let alone = Subflows { established: 1, ..Subflows::default() };
+        assert_eq!(subflows(Protocol::Mptcp, &stream), alone);
     }
 
     #[test]

@@ -13,4 +13,5 @@ mod relay;
 mod stop;
 mod subflows;
 mod transfers;
+mod trial;
 mod usage;

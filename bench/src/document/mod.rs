@@ -1,0 +1,182 @@
+//! The document that every benchmark writes with `--json`, and that `report` reads.
+//!
+//! [`Document`] is the whole, [`Row`] one line of its `results`: a receiver under one set of
+//! conditions, with a [`Round`] for each time that it was measured; [`Ratio`] sets two rows against
+//! each other. Field names are stable; a change of their meaning raises [`SCHEMA`], a new field does
+//! not. Rates are in bits a second of payload, times in seconds, sizes in bytes; a gigabyte is 10^9
+//! bytes.
+//!
+//! Fields that do not apply are left out of the JSON text and are `None` or empty when it is read, so
+//! that documents of other benchmarks and of earlier versions can be read by the same types. A row
+//! is made from those fields that apply: `Row { benchmark: "...".into(), ..Row::default() }`.
+
+mod ratio;
+mod row;
+mod target;
+
+use std::io::{Read, Write};
+
+use serde::{Deserialize, Serialize};
+
+pub use ratio::Ratio;
+pub use row::{
+    Busy, ContextSwitches, CpuSeconds, Latency, NOISY_SPREAD, OneCpu, Percentiles, Pipeline,
+    Retransmissions, Round, Row, Timeline, Tried,
+};
+pub use target::Target;
+
+use crate::environment::Environment;
+use crate::error::{Context, Error, Result};
+
+/// The number that [`Document::schema`] has.
+pub const SCHEMA: u32 = 1;
+
+/// The whole document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// Raised when a field's meaning changes: [`SCHEMA`].
+    pub schema: u32,
+    /// Where it was measured.
+    pub environment: Environment,
+    /// Whether a signal ended the run: what had been measured by then is in the document.
+    #[serde(default)]
+    pub interrupted: bool,
+    /// One for each receiver, MTU, number of subflows and placement.
+    pub results: Vec<Row>,
+    /// Receivers against each other.
+    #[serde(default)]
+    pub ratios: Vec<Ratio>,
+    /// What was asked for and not measured, and why.
+    #[serde(default)]
+    pub not_run: Vec<NotRun>,
+    /// Whether the bytes were right.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exactness: Vec<Exactness>,
+    /// What an engine without traffic costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Idle>,
+    /// What a reader of the figures should know.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+}
+
+/// Something that was asked for and not measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotRun {
+    /// What: the receiver and its conditions, for instance `kernel-tcp, MTU 1500, 2 subflows`.
+    pub what: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// One transfer that was compared byte for byte, by SHA-256.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exactness {
+    /// Bytes of the link's MTU.
+    pub mtu: u32,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// SHA-256 of what was sent.
+    pub sent: String,
+    /// SHA-256 of the file that was received.
+    pub received: String,
+    /// Whether they are the same.
+    pub exact: bool,
+}
+
+/// What an engine costs that listens but has no traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Idle {
+    /// How long it was watched.
+    pub seconds: f64,
+    /// The share of one CPU that its process used.
+    pub cpu_fraction: f64,
+}
+
+impl Document {
+    /// An empty one about this machine.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            schema: SCHEMA,
+            environment: Environment::of_this_machine(),
+            interrupted: false,
+            results: Vec::new(),
+            ratios: Vec::new(),
+            not_run: Vec::new(),
+            exactness: Vec::new(),
+            idle: None,
+            remarks: Vec::new(),
+        }
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, is no such document, or has a newer schema.
+    pub fn read(mut from: impl Read) -> Result<Self> {
+        let mut text = String::new();
+        from.read_to_string(&mut text).context(|| "cannot read the document")?;
+        let document: Self = serde_json::from_str(&text)
+            .map_err(|error| Error::failed("not a document of a benchmark", error))?;
+        if document.schema > SCHEMA {
+            return Err(Error::Failed(format!(
+                "the document has schema {}, which is newer than {SCHEMA}: use the version of \
+                 mpxdp-bench that wrote it",
+                document.schema
+            )));
+        }
+        Ok(document)
+    }
+}
+
+impl Default for Document {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Writes a document, or a smaller report, as JSON text.
+///
+/// # Errors
+///
+/// If that fails.
+pub fn write(document: &impl Serialize, to: &mut dyn Write) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(document)
+        .map_err(|error| Error::failed("cannot write the document", error))?;
+    text.push('\n');
+    to.write_all(text.as_bytes()).and_then(|()| to.flush()).context(|| "cannot write the document")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_schema_is_refused() {
+        let document = Document { schema: SCHEMA + 1, ..Document::new() };
+        let mut text = Vec::new();
+        write(&document, &mut text).expect("memory");
+        let error = Document::read(&text[..]).expect_err("newer");
+        assert!(error.to_string().contains("newer"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_document_is_refused() {
+        assert!(Document::read(&b"{}"[..]).is_err());
+        assert!(Document::read(&b"x"[..]).is_err());
+    }
+
+    #[test]
+    fn the_names_that_others_rely_on() {
+        let mut document = Document::new();
+        document.results.push(Row::default());
+        let value = serde_json::to_value(&document).expect("JSON");
+        assert!(value["environment"].is_object());
+        for name in ["benchmark", "receiver", "mtu", "subflows", "links", "placement"] {
+            assert!(!value["results"][0][name].is_null(), "{name}");
+        }
+        assert!(value["ratios"].is_array());
+    }
+}

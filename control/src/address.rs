@@ -1,6 +1,6 @@
 //! Addresses on the command line.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 
 /// Where to listen: `ADDR:PORT`, `[ADDR6]:PORT`, or a wildcard address for every local address.
@@ -12,20 +12,46 @@ pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let refused = || {
         Err(format!(
             "\"{text}\" is not an address and port; write it like 10.0.0.2:5000, \
-             [2001:db8::2]:5000 or 0.0.0.0:5000"
+             [2001:db8::2]:5000, [fe80::2%eth0]:5000 or 0.0.0.0:5000"
         ))
     };
-    let Ok(at) = text.parse::<SocketAddr>() else { return refused() };
+    let Ok(at) = text.parse::<SocketAddr>().or_else(|_| parse_zoned(text).ok_or(())) else {
+        return refused();
+    };
     if at.port() == 0 {
         return Err(format!("\"{text}\": port 0 cannot be listened on; name one from 1 to 65535"));
     }
     if at.ip().is_multicast() || at.ip() == IpAddr::from([255, 255, 255, 255]) {
         return Err(format!("\"{text}\" is not a unicast address; name one of this machine's"));
     }
+    if let SocketAddr::V6(v6) = at
+        && v6.ip().is_unicast_link_local()
+        && v6.scope_id() == 0
+    {
+        return Err(format!(
+            "\"{text}\" is an address of one link; say which, like [{}%eth0]:{}, with a NIC that \
+             there is",
+            v6.ip(),
+            v6.port()
+        ));
+    }
     if matches!(at.ip(), IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some()) {
         return Err(format!("\"{text}\" is an IPv4 address; write it like 10.0.0.2:5000"));
     }
     Ok(at)
+}
+
+/// `[ADDR6%IF]:PORT`; 0 stands for an interface that there is not.
+fn parse_zoned(text: &str) -> Option<SocketAddr> {
+    let (inside, port) = text.strip_prefix('[')?.split_once("]:")?;
+    let (ip, zone) = inside.split_once('%')?;
+    let ip: Ipv6Addr = ip.parse().ok()?;
+    // Only such an address has a use for it.
+    if !ip.is_unicast_link_local() {
+        return None;
+    }
+    let scope = nix::net::if_::if_nametoindex(zone).unwrap_or(0);
+    Some(SocketAddrV6::new(ip, port.parse().ok()?, 0, scope).into())
 }
 
 /// One value of `--announce`: which further addresses the peer is told of (RFC 8684, section
@@ -88,8 +114,21 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_one_link_takes_the_link_by_name_or_number() {
+        for text in ["[fe80::1%lo]:80", "[fe80::1%1]:80"] {
+            let SocketAddr::V6(at) = parse_listen(text).unwrap() else { panic!("{text}") };
+            assert_eq!((at.scope_id(), at.port()), (1, 80), "{text}");
+        }
+        for text in ["[fe80::1]:80", "[fe80::1%no-such-nic0]:80"] {
+            let error = parse_listen(text).unwrap_err();
+            assert!(error.contains("[fe80::1%eth0]:80"), "{error}");
+        }
+    }
+
+    #[test]
     fn listen_addresses_that_cannot_work_are_refused() {
         for text in [
+            "[2001:db8::2%lo]:80",
             "",
             "10.0.0.2",
             ":5000",

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use mpxdp::{Mode, NicConfig, Placement};
+use mpxdp::{Checksums, Mode, NicConfig, Placement};
 
 use crate::address::{Announce, parse_listen};
+use crate::config::RecvFile;
 use crate::failure::Failure;
 use crate::output::OutputSpec;
 use crate::report::ReportSpec;
@@ -58,45 +59,54 @@ Examples:
   mpxdp recv --nic eth0:queues=0-3:cpus=2,3 --nic eth1:cpus=4 --listen 0.0.0.0:5000 --output in/
   mpxdp recv --nic eth0 --listen [2001:db8::2]:5000 --output null --report -";
 
-/// The arguments of `mpxdp recv`.
+/// The arguments of `mpxdp recv`. What none of them says may be in the file of `--config`.
 #[derive(Args, Debug)]
 pub(crate) struct RecvArgs {
+    /// A file with any of these options, in TOML; those on the command line go before it.
+    ///
+    /// Its keys are the options' names: nic = ["eth0:cpus=2"], listen = "10.0.0.2:5000", and so on.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
     /// A NIC to receive on, its receive queues and the CPUs of its workers; may be repeated.
     ///
     /// Without `queues` all of them are taken. A connection's packets on a queue that is not taken
     /// are lost, so name queues only where steering rules of the NIC keep its packets on them.
     /// CPUs are a list like 2,4-5, one worker each; they go before --placement.
-    #[arg(long = "nic", required = true, value_name = "IF[:queues=A-B][:cpus=LIST]")]
+    #[arg(long = "nic", required_unless_present = "config")]
+    #[arg(value_name = "IF[:queues=A-B][:cpus=LIST]")]
     pub(crate) nics: Vec<NicConfig>,
 
     /// Where to listen: `10.0.0.2:5000`, `[2001:db8::2]:5000`, or `0.0.0.0:5000` and `[::]:5000` for
     /// every address of the NICs and their VLANs.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
-    pub(crate) listen: SocketAddr,
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
+    #[arg(value_parser = parse_listen)]
+    pub(crate) listen: Option<SocketAddr>,
 
     /// Further addresses that peers are told of, for further subflows: auto, none, or a list of
-    /// addresses of the NICs.
+    /// addresses of the NICs [default: auto].
     ///
     /// auto is every address of the NICs and their VLANs, of both families. An address stands for
     /// the port that is listened on, unless it has one of its own. Subflows to addresses that are
     /// neither announced nor the first subflow's are refused.
-    #[arg(long, value_name = "auto|none|ADDR[:PORT]", default_value = "auto")]
-    #[arg(value_delimiter = ',', num_args = 1..)]
+    #[arg(long, value_name = "auto|none|ADDR[:PORT]", value_delimiter = ',', num_args = 1..)]
     pub(crate) announce: Vec<Announce>,
 
-    /// Where the data goes: a file, a directory (ends in /), - for standard output, or null.
+    /// Where the data goes: a file, a directory (ends in /), - for standard output, or null
+    /// [default: null].
     ///
-    /// FILE is created, or replaced. DIR/ is created if need be and takes one file for each
-    /// connection, named by number and peer, e.g. 0001-10.0.0.2-40112.bin; it has .part at its end
-    /// until it is complete, and numbers go on after the highest one there. null reads in place
+    /// FILE appears, or is replaced, once everything has come; until then, and if that never
+    /// happens, what has come is in FILE.part. DIR/ is created if need be and takes one file for
+    /// each connection, named by number and peer, e.g. 0001-10.0.0.2-40112.bin; it has .part at its
+    /// end until it is complete, and numbers go on after the highest one there. null reads in place
     /// and discards.
-    #[arg(long, value_name = "FILE|DIR/|-|null", default_value = "null")]
-    pub(crate) output: OutputSpec,
+    #[arg(long, value_name = "FILE|DIR/|-|null")]
+    pub(crate) output: Option<OutputSpec>,
 
     /// End after this many connections [default: 1 for FILE and -, no limit for DIR/ and null].
     ///
     /// Up to 256 are read at the same time; more wait until one ends.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_connections)]
     pub(crate) connections: Option<NonZeroU64>,
 
     /// How packets come: auto, zerocopy, copy (both native XDP) or skb (generic XDP).
@@ -111,8 +121,15 @@ pub(crate) struct RecvArgs {
     /// As many workers are made as `worker` names CPUs; `reader` is where the threads that write
     /// the output run. `napi` is accepted for the sake of the benchmarks' notation: where the NIC's
     /// own processing runs is host set-up, which this command leaves alone.
-    #[arg(long, value_name = "TEXT", default_value = "auto", hide_default_value = true)]
-    pub(crate) placement: Placement,
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) placement: Option<Placement>,
+
+    /// MPTCP's own checksums over the data: auto, on or off.
+    ///
+    /// auto, the default, uses them if the client requires them; on requires them of each client;
+    /// off serves a client that requires them as plain TCP. They cost another pass over each byte.
+    #[arg(long, value_name = "auto|on|off", value_parser = parse_checksums)]
+    pub(crate) checksums: Option<Checksums>,
 
     /// Write one JSON document about the run at its end, to a file or (-) standard output.
     #[arg(long, value_name = "FILE|-")]
@@ -120,6 +137,65 @@ pub(crate) struct RecvArgs {
 }
 
 impl RecvArgs {
+    /// What is to be done: the options, those of the file where there is one, and the defaults.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] of usage.
+    pub(crate) fn settle(self) -> Result<RecvSettings, Failure> {
+        let file = self.config.as_deref().map(RecvFile::read).transpose()?.unwrap_or_default();
+        let Self {
+            config,
+            nics,
+            listen,
+            announce,
+            output,
+            connections,
+            mode,
+            placement,
+            checksums,
+            report,
+        } = self;
+        let missing = |option: &str| {
+            let file = config.as_deref().unwrap_or_else(|| Path::new("")).display();
+            Failure::usage(format!("{file}: {option} is missing; add it there, or give --{option}"))
+        };
+        let nics = if nics.is_empty() { file.nic } else { nics };
+        if nics.is_empty() {
+            return Err(missing("nic"));
+        }
+        let settings = RecvSettings {
+            nics,
+            listen: listen.or(file.listen).ok_or_else(|| missing("listen"))?,
+            announce: if announce.is_empty() { file.announce } else { announce },
+            output: output.or(file.output).unwrap_or(OutputSpec::Null),
+            connections: connections.or(file.connections),
+            mode: mode.or(file.mode),
+            placement: placement.or(file.placement).unwrap_or_default(),
+            checksums: checksums.or(file.checksums).unwrap_or_default(),
+            report: report.or(file.report),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+/// What `mpxdp recv` is to do.
+#[derive(Debug)]
+pub(crate) struct RecvSettings {
+    pub(crate) nics: Vec<NicConfig>,
+    pub(crate) listen: SocketAddr,
+    /// Empty: the default.
+    announce: Vec<Announce>,
+    pub(crate) output: OutputSpec,
+    connections: Option<NonZeroU64>,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) placement: Placement,
+    pub(crate) checksums: Checksums,
+    pub(crate) report: Option<ReportSpec>,
+}
+
+impl RecvSettings {
     /// How many connections to serve; `None` means no limit.
     pub(crate) fn limit(&self) -> Option<u64> {
         match self.connections {
@@ -131,7 +207,7 @@ impl RecvArgs {
     /// What peers are told of.
     pub(crate) fn announce(&self) -> mpxdp::Announce {
         match self.announce[..] {
-            [Announce::Auto] => mpxdp::Announce::Auto,
+            [] | [Announce::Auto] => mpxdp::Announce::Auto,
             [Announce::None] => mpxdp::Announce::None,
             _ => mpxdp::Announce::Addresses(
                 self.announce
@@ -150,7 +226,7 @@ impl RecvArgs {
     /// # Errors
     ///
     /// A [`Failure`] of usage.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), Failure> {
         let address = |announce: &Announce| matches!(announce, Announce::Address(..));
         if self.announce.len() > 1 && !self.announce.iter().all(address) {
             return Err(Failure::usage(
@@ -193,6 +269,32 @@ impl RecvArgs {
     }
 }
 
+/// How many connections to serve.
+///
+/// # Errors
+///
+/// One line that says how to write it.
+pub(crate) fn parse_connections(text: &str) -> Result<NonZeroU64, String> {
+    let n: u64 = text.parse().map_err(|_| format!("\"{text}\" is not a number from 1 up"))?;
+    NonZeroU64::new(n).ok_or_else(|| {
+        "0 connections would be over at once; name 1 or more, or leave it out".to_owned()
+    })
+}
+
+/// Whether checksums are used.
+///
+/// # Errors
+///
+/// One line that says how to write it.
+pub(crate) fn parse_checksums(text: &str) -> Result<Checksums, String> {
+    match text {
+        "auto" => Ok(Checksums::Accept),
+        "on" => Ok(Checksums::Require),
+        "off" => Ok(Checksums::Refuse),
+        _ => Err(format!("\"{text}\" is none of auto, on, off")),
+    }
+}
+
 /// Whether two paths name the same regular file, as far as their text or the file system tells.
 fn same_place(one: &PathBuf, other: &PathBuf) -> bool {
     let real = |path: &PathBuf| path.canonicalize().ok().filter(|real| real.is_file());
@@ -224,13 +326,15 @@ mod tests {
     use super::*;
     use crate::failure::Kind;
 
-    fn recv(arguments: &[&str]) -> Result<RecvArgs, Failure> {
-        let given = ["mpxdp", "recv", "--nic", "eth0", "--listen", "10.0.0.2:5000"];
-        let cli =
-            Cli::try_parse_from(given.iter().chain(arguments)).map_err(|e| wrong_usage(&e))?;
+    fn only(arguments: &[&str]) -> Result<RecvSettings, Failure> {
+        let cli = Cli::try_parse_from(["mpxdp", "recv"].iter().chain(arguments))
+            .map_err(|e| wrong_usage(&e))?;
         let Command::Recv(args) = cli.command;
-        args.check()?;
-        Ok(args)
+        args.settle()
+    }
+
+    fn recv(arguments: &[&str]) -> Result<RecvSettings, Failure> {
+        only(&[&["--nic", "eth0", "--listen", "10.0.0.2:5000"], arguments].concat())
     }
 
     #[test]
@@ -243,7 +347,8 @@ mod tests {
         let args = recv(&[]).unwrap();
         assert_eq!(args.nics, [NicConfig::new("eth0")]);
         assert_eq!(args.listen, "10.0.0.2:5000".parse().unwrap());
-        assert_eq!(args.announce, [Announce::Auto]);
+        assert_eq!(args.announce(), mpxdp::Announce::Auto);
+        assert_eq!(args.checksums, Checksums::Accept);
         assert_eq!(args.output, OutputSpec::Null);
         assert_eq!(args.limit(), None);
         assert_eq!(args.mode, None);
@@ -260,11 +365,13 @@ mod tests {
             "--connections=7",
             "--mode=copy",
             "--placement=worker=1 reader=0",
+            "--checksums=on",
             "--report=-",
         ])
         .unwrap();
         assert_eq!(args.nics[1], NicConfig::new("eth1").queues(0..=3).cpus([1]));
-        assert_eq!(args.announce, [Announce::None]);
+        assert_eq!(args.announce(), mpxdp::Announce::None);
+        assert_eq!(args.checksums, Checksums::Require);
         assert_eq!(args.output, OutputSpec::Directory("in/".into()));
         assert_eq!(args.limit(), Some(7));
         assert_eq!(args.mode, Some(Mode::Copy));
@@ -301,7 +408,8 @@ mod tests {
     fn wrong_usage_is_one_line_that_names_the_argument() {
         for (arguments, named) in [
             (&["--mode", "fast"][..], "fast"),
-            (&["--connections", "0"], "--connections"),
+            (&["--connections", "0"], "name 1 or more"),
+            (&["--checksums", "maybe"], "auto, on, off"),
             (&["--connections", "-3"], "-3"),
             (&["--placement", "worker=x"], "x"),
             (&["--listen", "10.0.0.3:1"], "--listen"),
@@ -322,6 +430,50 @@ mod tests {
             assert_eq!(failure.kind(), Kind::Usage, "{text}");
             assert!(text.contains(named), "{arguments:?}: {text}");
             assert_eq!(text.lines().count(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_gives_what_the_command_line_does_not() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("recv.toml");
+        let text = "nic = [\"eth0:cpus=1\", \"eth1\"]\nlisten = \"10.0.0.2:5000\"\n\
+                    announce = \"none\"\nmode = \"copy\"\nplacement = \"worker=1\"\n\
+                    checksums = \"on\"\nconnections = 2\noutput = \"in/\"\nreport = \"-\"\n";
+        std::fs::write(&path, text).unwrap();
+        let config = ["--config", path.to_str().unwrap()];
+        let args = only(&config).unwrap();
+        assert_eq!(args.nics, [NicConfig::new("eth0").cpus([1]), NicConfig::new("eth1")]);
+        assert_eq!(args.listen, "10.0.0.2:5000".parse().unwrap());
+        assert_eq!(args.announce(), mpxdp::Announce::None);
+        assert_eq!((args.mode, args.checksums), (Some(Mode::Copy), Checksums::Require));
+        assert_eq!(args.placement.to_string(), "worker=1");
+        assert_eq!((args.limit(), args.output.to_string()), (Some(2), "in/".to_owned()));
+        assert_eq!(args.report, Some(ReportSpec::Stdout));
+
+        let more = ["--nic=eth2", "--listen=[::]:1", "--announce=auto", "--mode=skb"];
+        let rest = ["--placement=auto", "--checksums=off", "--connections=3", "--output=null"];
+        let args = only(&[&config[..], &more, &rest, &["--report=r"]].concat()).unwrap();
+        assert_eq!(args.nics, [NicConfig::new("eth2")], "a list takes the place of the other");
+        assert_eq!(args.listen, "[::]:1".parse().unwrap());
+        assert_eq!(args.announce(), mpxdp::Announce::Auto);
+        assert_eq!((args.mode, args.checksums), (Some(Mode::Skb), Checksums::Refuse));
+        assert_eq!(args.placement, Placement::default());
+        assert_eq!((args.limit(), args.output), (Some(3), OutputSpec::Null));
+        assert_eq!(args.report, Some(ReportSpec::File("r".into())));
+    }
+
+    #[test]
+    fn what_neither_a_file_nor_the_command_line_gives_is_named() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("recv.toml");
+        std::fs::write(&path, "placement = \"auto\"\n").unwrap();
+        let config = ["--config", path.to_str().unwrap()];
+        for (more, named) in [(&[][..], "--nic"), (&["--nic", "eth0"], "--listen")] {
+            let failure = only(&[&config, more].concat()).unwrap_err();
+            assert_eq!(failure.kind(), Kind::Usage);
+            let text = failure.to_string();
+            assert!(text.contains(named) && text.contains("recv.toml"), "{text}");
         }
     }
 

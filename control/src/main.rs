@@ -2,6 +2,7 @@
 
 mod address;
 mod cli;
+mod config;
 mod failure;
 mod output;
 mod privileges;
@@ -41,7 +42,7 @@ fn run() -> Result<ExitCode, Failure> {
     };
     log_as_asked();
     match cli.command {
-        Command::Recv(args) => recv::run(&args),
+        Command::Recv(args) => recv::run(&args.settle()?),
     }
 }
 

@@ -15,7 +15,7 @@ use nix::unistd::AccessFlags;
 use serde::Serialize;
 
 use crate::failure::{Failure, describe};
-use crate::output::file::{may, parent};
+use crate::output::file::{may, may_create_in, parent};
 use crate::units;
 
 /// The value of `--report`.
@@ -88,10 +88,6 @@ impl ReportSpec {
             }
         }
     }
-}
-
-fn may_create_in(directory: &Path) -> io::Result<()> {
-    may(directory, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
 /// Puts a file with this text in the place of the one that is there, if any. Who waits for the file
@@ -195,6 +191,7 @@ pub(crate) struct Connection {
     pub(crate) bits_per_second: f64,
     pub(crate) mptcp: bool,
     pub(crate) fallback: Option<&'static str>,
+    pub(crate) checksums: bool,
     /// `data_fin`, `fin`, `reset`, `fastclose` or `timeout`.
     pub(crate) closed: &'static str,
     /// Why the data is not complete; null if it is.
@@ -213,6 +210,7 @@ pub(crate) struct Subflow {
     pub(crate) queue: u32,
     pub(crate) worker: usize,
     pub(crate) live: bool,
+    pub(crate) backup: bool,
     pub(crate) bytes: u64,
     pub(crate) segments: u64,
     pub(crate) out_of_order: u64,
@@ -230,6 +228,7 @@ impl From<SubflowStatistics> for Subflow {
             queue,
             worker,
             live,
+            backup,
             bytes,
             segments,
             out_of_order,
@@ -243,6 +242,7 @@ impl From<SubflowStatistics> for Subflow {
             queue,
             worker,
             live,
+            backup,
             bytes,
             segments,
             out_of_order,

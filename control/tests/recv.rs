@@ -4,7 +4,7 @@ mod lab;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -90,6 +90,72 @@ fn what_the_machine_is_not_ready_for_is_refused_before_anything_is_attached() {
 }
 
 #[test]
+fn too_few_descriptors_are_named() {
+    let Some(lab) = Lab::new() else { return };
+    let listen = format!("{RECEIVER}:5000");
+    let ip = lab.mpxdp(&["recv", "--nic", NIC, "--listen", &listen]);
+    for limit in ["8", "24"] {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={limit}:{limit}"));
+        // ip netns exec NAME, which needs some of its own, and then mpxdp by way of prlimit.
+        let mut arguments = ip.get_args();
+        let mut inside = Command::new("ip");
+        inside.args(arguments.by_ref().take(3)).arg(command.get_program());
+        let output = inside.args(command.get_args()).args(arguments).output().expect("ip runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{limit}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{limit}: {stderr}");
+        assert!(stderr.contains("RLIMIT_NOFILE"), "{limit}: {stderr}");
+        assert!(!lab.has_program(), "{limit}");
+    }
+}
+
+#[test]
+fn packets_with_wrong_checksums_are_told_of_once() {
+    let Some(lab) = Lab::new() else { return };
+    let mut recv = lab.recv(5000, &[]);
+    lab.ethtool(&["-K", "snd0", "tx", "on"]);
+    let to = format!("{RECEIVER}:5000").parse().unwrap();
+    lab.inside(false, || {
+        let refused = TcpStream::connect_timeout(&to, Duration::from_millis(3500));
+        assert!(refused.is_err(), "no packet of it has a right checksum");
+    });
+    recv.wait_for("tcp_checksum");
+    recv.signal(Signal::SIGINT);
+    let (status, _) = recv.end();
+    assert!(status.success());
+    let told = recv.lines.iter().filter(|line| line.contains("ethtool -K")).count();
+    assert_eq!(told, 1, "{:#?}", recv.lines);
+}
+
+#[test]
+fn an_address_of_one_link_is_listened_on_by_its_link() {
+    let Some(lab) = Lab::new() else { return };
+    lab.ip(&["addr", "add", "fe80::99/64", "dev", NIC, "nodad"]);
+    let listen = format!("[fe80::99%{NIC}]:5000");
+    let arguments = ["recv", "--nic", NIC, "--listen", &listen, "--connections", "1"];
+    refused(&lab, &["recv", "--nic", NIC, "--listen", "[fe80::99]:5000"], 2, &["%eth0]:5000"]);
+    refused(
+        &lab,
+        &["recv", "--nic", NIC, "--listen", "[fe80::99%lo]:5000"],
+        2,
+        &["that link", NIC],
+    );
+    let mut recv = lab.start(&arguments);
+    lab.inside(false, || {
+        let own = ["addr", "add", "fe80::98/64", "dev", "snd0", "nodad"];
+        assert!(Command::new("ip").args(own).status().unwrap().success());
+        let scope = nix::net::if_::if_nametoindex("snd0").unwrap();
+        let at = std::net::SocketAddrV6::new("fe80::99".parse().unwrap(), 5000, 0, scope);
+        let mut client = TcpStream::connect(at).unwrap();
+        client.write_all(b"over the link").unwrap();
+    });
+    let (status, _) = recv.end();
+    assert!(status.success(), "{:#?}", recv.lines);
+    assert!(recv.lines.join(" ").contains("13 B"), "{:#?}", recv.lines);
+}
+
+#[test]
 fn missing_capabilities_are_named() {
     let Some(lab) = Lab::new() else { return };
     let listen = format!("{RECEIVER}:5000");
@@ -161,6 +227,29 @@ fn a_file_arrives_exactly_and_the_report_says_how() {
         let sum: u64 = frames.values().map(|n| n.as_u64().unwrap()).sum();
         assert!(total > 0 && sum == 2 * total, "no frame is missing: {frames:?}");
     }
+}
+
+#[test]
+fn a_file_of_options_is_enough() {
+    let Some(lab) = Lab::new() else { return };
+    let temp = tempfile::tempdir().unwrap();
+    let config = temp.path().join("recv.toml");
+    let text = format!(
+        "nic = [\"{NIC}\"]\nlisten = \"{RECEIVER}:5000\"\nchecksums = \"on\"\nmode = \"copy\"\n\
+         connections = 7\nreport = \"-\"\n"
+    );
+    fs::write(&config, text).unwrap();
+    let mut recv = lab.start(&["recv", "--config", config.to_str().unwrap(), "--connections", "1"]);
+    let mut client = lab.connect(5000);
+    client.write_all(&pattern(300_000)).unwrap();
+    drop(client);
+    let (status, stdout) = recv.end();
+    assert!(status.success(), "{:#?}", recv.lines);
+    let report: Value = serde_json::from_slice(&stdout).unwrap();
+    assert_eq!(report["mode"], "copy");
+    let connection = &report["connections"][0];
+    assert_eq!((&connection["bytes"], &connection["mptcp"]), (&300_000.into(), &true.into()));
+    assert_eq!(connection["checksums"], true);
 }
 
 #[test]
@@ -293,10 +382,12 @@ fn an_interrupted_file_is_not_a_success() {
     let Some(lab) = Lab::new() else { return };
     let temp = tempfile::tempdir().unwrap();
     let output = temp.path().join("out");
+    fs::write(&output, "former").unwrap();
     let mut recv = lab.recv(5000, &["--output", output.to_str().unwrap()]);
     let mut client = lab.connect(5000);
     client.write_all(b"the beginning").unwrap();
-    while fs::metadata(&output).unwrap().len() < 13 {
+    let part = temp.path().join("out.part");
+    while fs::metadata(&part).map_or(0, |part| part.len()) < 13 {
         thread::sleep(Duration::from_millis(5));
     }
     recv.signal(Signal::SIGTERM);
@@ -304,6 +395,8 @@ fn an_interrupted_file_is_not_a_success() {
     assert_eq!(status.code(), Some(1));
     let told = recv.lines.join("\n");
     assert!(told.contains("interrupted"), "{told}");
+    assert_eq!(fs::read(&part).unwrap(), b"the beginning", "what came is kept");
+    assert_eq!(fs::read(&output).unwrap(), b"former", "and what was there too");
 }
 
 #[test]

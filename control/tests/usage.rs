@@ -37,7 +37,8 @@ fn wrong_arguments_are_named() {
     recv_refused(&["--frobnicate"], 2, &["--frobnicate", "--help"]);
     recv_refused(&["--mode", "turbo"], 2, &["turbo", "zerocopy"]);
     recv_refused(&["--placement", "everywhere"], 2, &["everywhere", "reader"]);
-    recv_refused(&["--connections", "0"], 2, &["--connections"]);
+    recv_refused(&["--connections", "0"], 2, &["--connections", "name 1 or more"]);
+    recv_refused(&["--checksums", "maybe"], 2, &["--checksums", "auto, on, off"]);
     recv_refused(&["--announce", "none", "10.1.0.2"], 2, &["--announce", "stand alone"]);
     recv_refused(&["--output", "f", "--connections", "2"], 2, &["--connections", "/"]);
     recv_refused(&["--output", "-", "--report", "-"], 2, &["--report"]);
@@ -46,6 +47,22 @@ fn wrong_arguments_are_named() {
     refused(&["recv", "--nic", "eth0", "--listen", "eth0:80"], 2, &["eth0:80", "10.0.0.2:5000"]);
     refused(&["recv", "--nic", "e:f", "--listen", "10.0.0.2:80"], 2, &["e:f", "queues"]);
     refused(&["revc"], 2, &["revc"]);
+}
+
+#[test]
+fn what_is_wrong_in_a_file_of_options_is_named_with_its_line() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("recv.toml");
+    let given = path.to_str().unwrap();
+    let recv = ["recv", "--config", given];
+    refused(&recv, 2, &[given, "No such file"]);
+    fs::write(&path, "listen = \"10.0.0.2:5000\"\nplacment = \"auto\"\n").unwrap();
+    refused(&recv, 2, &[&format!("{given}:2: "), "placment", "placement"]);
+    fs::write(&path, "listen = \"10.0.0.2:5000\"\n").unwrap();
+    refused(&recv, 2, &[given, "nic is missing", "--nic"]);
+    fs::write(&path, "nic = \"no-such-nic0\"\nlisten = \"10.0.0.2:5000\"\n").unwrap();
+    refused(&recv, 2, &["no-such-nic0", "no such interface"]);
+    refused(&[&recv[..], &["--nic", "no-such-nic1"]].concat(), 2, &["no-such-nic1"]);
 }
 
 #[test]
@@ -96,6 +113,8 @@ fn the_version_and_the_help_go_to_standard_output() {
         "--connections",
         "--mode",
         "--placement",
+        "--checksums",
+        "--config",
         "--report",
         "Exit codes",
     ] {

@@ -242,6 +242,7 @@ impl Connection {
             age: end.saturating_duration_since(self.established),
             mptcp,
             fallback,
+            checksums: mptcp && self.level.checksums(),
             // The end may have been announced while data before it is still missing.
             closed: closed.filter(|_| failed || self.is_complete()),
             subflows: self.subflows.statistics(),

@@ -94,6 +94,17 @@ pub enum Error {
         /// What was not permitted.
         what: String,
     },
+    /// The process may not have as many files open as are needed.
+    #[error(
+        "{what}: this process may have {limit} files open (RLIMIT_NOFILE), which is too few; raise \
+         the limit with `ulimit -n` or LimitNOFILE="
+    )]
+    Descriptors {
+        /// What needed them.
+        what: String,
+        /// How many files it may have open.
+        limit: u64,
+    },
     /// The address to listen on belongs to none of the engine's NICs, nor to their VLANs.
     #[error(
         "{address}: not an address of {nics} or of a VLAN on it; `ip addr` shows the addresses"
@@ -157,6 +168,7 @@ impl Error {
             Self::NicDown { .. }
             | Self::NicOccupied { .. }
             | Self::Privilege { .. }
+            | Self::Descriptors { .. }
             | Self::AddressInUse { .. }
             | Self::Port(_)
             | Self::Steering(_)
@@ -167,14 +179,22 @@ impl Error {
         }
     }
 
-    /// A failed call of the kernel; a missing privilege is told apart.
+    /// A failed call of the kernel; a missing privilege and a lack of descriptors are told apart.
     pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
         let what = what.into();
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::Privilege { what },
+            Some(libc::EMFILE) => Self::Descriptors { what, limit: descriptors() },
             _ => Self::Io { what, source },
         }
     }
+}
+
+/// How many files this process may have open.
+pub(crate) fn descriptors() -> u64 {
+    let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+    // It cannot fail, for a limit that there is.
+    limit.map_or(u64::MAX, |(soft, _)| soft)
 }
 
 impl From<Error> for io::Error {

@@ -144,16 +144,25 @@ impl FromStr for NicConfig {
             return Err(wrong("the interface is missing"));
         }
         let mut nic = Self::new(name);
+        let mut keys: Vec<&str> = Vec::new();
         for part in parts {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            if keys.contains(&key) {
+                return Err(wrong(&format!("{key} is given twice")));
+            }
+            keys.push(key);
             match key {
                 "queues" => {
                     let queues = crate::placement::parse_numbers(value)
-                        .ok_or_else(|| wrong("the queues are not a list of numbers"))?;
+                        .map_err(|reason| wrong(&format!("queues: {reason}")))?;
                     // parse_numbers takes nothing above 8191.
                     nic = nic.queues(queues.into_iter().map(|queue| queue as u32));
                 }
-                "cpus" => nic.cpus = value.parse()?,
+                "cpus" => {
+                    let cpus = crate::placement::parse_numbers(value)
+                        .map_err(|reason| wrong(&format!("cpus: {reason}")))?;
+                    nic = nic.cpus(cpus);
+                }
                 "mode" => nic.mode = value.parse()?,
                 _ => return Err(wrong(&format!("\"{part}\" is not known"))),
             }

@@ -79,24 +79,32 @@ impl FromStr for CpuList {
 
     /// Reads `0-3,8`; a `+` may stand for the comma where that has another meaning.
     fn from_str(text: &str) -> Result<Self> {
-        parse_numbers(text).map(Self).ok_or_else(|| {
-            Error::Configuration(format!("\"{text}\" is not a list of CPUs; write it like 0-3,8"))
+        parse_numbers(text).map(Self).map_err(|reason| {
+            Error::Configuration(format!("CPUs \"{text}\": {reason}; write them like 0-3,8"))
         })
     }
 }
 
-/// Reads `0-3,8` or `0-3+8` into the numbers; `None` if it is anything else.
-pub(crate) fn parse_numbers(text: &str) -> Option<Vec<usize>> {
+/// Reads `0-3,8` or `0-3+8` into the numbers.
+///
+/// # Errors
+///
+/// What is wrong, in a few words.
+pub(crate) fn parse_numbers(text: &str) -> std::result::Result<Vec<usize>, String> {
     // No machine has more CPUs or queues; it bounds what a typing error can ask for.
     const MOST: usize = 8192;
-    let number = |n: &str| n.parse().ok().filter(|&n: &usize| n < MOST);
+    let number = |text: &str| match text.parse() {
+        Ok(n) if n < MOST => Ok(n),
+        Ok(n) => Err(format!("{n} is more than {}, the highest there can be", MOST - 1)),
+        Err(_) => Err("it is not a list of numbers".to_owned()),
+    };
     let mut numbers = Vec::new();
     for part in text.split([',', '+']) {
         match part.split_once('-') {
             Some((first, last)) => {
                 let (first, last) = (number(first)?, number(last)?);
                 if first > last {
-                    return None;
+                    return Err(format!("{first} to {last} is no range"));
                 }
                 numbers.extend(first..=last);
             }
@@ -105,8 +113,10 @@ pub(crate) fn parse_numbers(text: &str) -> Option<Vec<usize>> {
     }
     let mut sorted = numbers.clone();
     sorted.sort_unstable();
-    sorted.dedup();
-    (sorted.len() == numbers.len()).then_some(numbers)
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("{} is named twice", pair[0])),
+        None => Ok(numbers),
+    }
 }
 
 /// Which CPUs the parts of the receive path run on.
@@ -188,6 +198,19 @@ mod tests {
     fn cpu_lists_refuse_what_is_no_list() {
         for text in ["", "a", "2-1", "1,1", "0-2,1", "-1", "1,", "99999", "0-99999999"] {
             assert!(text.parse::<CpuList>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_list_is_told() {
+        for (text, words) in [
+            ("9999", "9999 is more than 8191"),
+            ("1,a", "not a list of numbers"),
+            ("0-2,1", "1 is named twice"),
+            ("3-2", "3 to 2"),
+        ] {
+            let error = text.parse::<CpuList>().unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("0-3,8"), "{error}");
         }
     }
 

@@ -50,6 +50,8 @@ pub struct ConnectionStatistics {
     pub mptcp: bool,
     /// Why MPTCP is not in use although the peer asked for it.
     pub fallback: Option<&'static str>,
+    /// Whether data-level checksums are in use (RFC 8684, section 3.3.1).
+    pub checksums: bool,
     /// How it ended; `None` while it lives.
     pub closed: Option<Closed>,
     /// The connection's subflows in the order in which they were established: all that live, and of
@@ -72,6 +74,9 @@ pub struct SubflowStatistics {
     pub worker: usize,
     /// Whether it still lives.
     pub live: bool,
+    /// Whether the peer asked for it to be used as a backup only, at its join or since (RFC 8684,
+    /// section 3.3.8).
+    pub backup: bool,
     /// Bytes of payload accepted, each counted once.
     pub bytes: u64,
     /// Segments accepted that carried payload.

@@ -31,17 +31,18 @@ pub(crate) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// The one file of `--output FILE`.
+/// The place of `--output FILE`.
 #[derive(Debug)]
-pub(crate) struct TargetFile {
-    path: PathBuf,
-    file: File,
-    /// Whether it is ours to remove, having been created by a run that did not begin.
-    remove: bool,
+pub(crate) enum Target {
+    /// A file, to be made or replaced when its connection has come whole.
+    File(PathBuf),
+    /// A device, a pipe or the like, written to as it is.
+    Device(PathBuf, File),
 }
 
-impl TargetFile {
-    /// Opens the file, creating it if it is not there.
+impl Target {
+    /// Finds out whether the file can be made or replaced, and changes nothing; what is no file is
+    /// opened.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         if path.is_dir() {
             return Err(Failure::usage(format!(
@@ -49,51 +50,48 @@ impl TargetFile {
                 path.display()
             )));
         }
-        let mut options = OpenOptions::new();
-        options.write(true);
-        let opened = match options.clone().create_new(true).open(path) {
-            Ok(file) => Ok((file, true)),
-            // It is there; a name that came into being meanwhile is as good. A dangling symbolic
-            // link also counts as there, and then is not.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                options.create(true).open(path).map(|file| (file, false))
+        let unwritable = |e: io::Error| Failure::unwritable("--output", path, &e);
+        // A symbolic link stays, and what it points to is made or replaced.
+        let real = followed(path).map_err(unwritable)?;
+        match fs::metadata(&real) {
+            Ok(metadata) if metadata.is_file() => may(&real, AccessFlags::W_OK)
+                .and_then(|()| may_create_in(parent(&real)))
+                .map(|()| Self::File(real)),
+            Ok(_) => {
+                let opened = OpenOptions::new().write(true).open(&real);
+                opened.map(|file| Self::Device(path.to_owned(), file))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                may_create_in(parent(&real)).map(|()| Self::File(real))
             }
             Err(e) => Err(e),
-        };
-        match opened {
-            Ok((file, remove)) => Ok(Self { path: path.to_owned(), file, remove }),
-            Err(e) => Err(Failure::unwritable("--output", path, &e)),
         }
-    }
-
-    /// See [`Output::keep`](super::Output::keep).
-    pub(super) fn keep(&mut self) -> io::Result<()> {
-        self.remove = false;
-        // Devices and pipes have no length.
-        if self.file.metadata()?.is_file() { self.file.set_len(0) } else { Ok(()) }
-    }
-
-    pub(super) const fn file(&mut self) -> &mut File {
-        &mut self.file
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn finish(self) -> io::Result<PathBuf> {
-        sync(&self.file)?;
-        Ok(self.path.clone())
+        .map_err(unwritable)
     }
 }
 
-impl Drop for TargetFile {
-    fn drop(&mut self) {
-        if self.remove {
-            // The failure that led here is what the user is told.
-            let _ = fs::remove_file(&self.path);
+/// The path with the symbolic links at its end followed, whether or not something is there.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    /// As many as the kernel follows.
+    const LINKS: usize = 40;
+
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        match fs::read_link(&path) {
+            Ok(to) => path = parent(&path).join(to),
+            Err(_) => return Ok(path),
         }
     }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// Whether files can be made in a directory.
+///
+/// # Errors
+///
+/// Why not.
+pub(crate) fn may_create_in(directory: &Path) -> io::Result<()> {
+    may(directory, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
 /// The directory of `--output DIR/`.
@@ -140,12 +138,8 @@ impl Directory {
     /// Creates the file for a connection.
     pub(super) fn part(&self, number: u64, peer: SocketAddr) -> io::Result<Part> {
         let path = self.path.join(name_of(self.offset.saturating_add(number), peer));
-        let mut part = path.clone().into_os_string();
-        part.push(PART);
-        let part = PathBuf::from(part);
         // Never over a file that someone else has put there meanwhile.
-        let file = OpenOptions::new().write(true).create_new(true).open(&part)?;
-        Ok(Part { file, part, path })
+        Part::create(path, OpenOptions::new().create_new(true))
     }
 }
 
@@ -175,7 +169,7 @@ fn number_of(name: &str) -> Option<u64> {
     (ours && digits).then(|| number.parse().ok())?
 }
 
-/// One file of a directory. It has its final name only once it is complete.
+/// A file that has its name only once it is complete.
 #[derive(Debug)]
 pub(crate) struct Part {
     file: File,
@@ -184,6 +178,19 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// Begins the file that is to be `path`. What a former run left of it goes.
+    pub(super) fn replacing(path: PathBuf) -> io::Result<Self> {
+        Self::create(path, OpenOptions::new().create(true).truncate(true))
+    }
+
+    fn create(path: PathBuf, how: &mut OpenOptions) -> io::Result<Self> {
+        let mut part = path.clone().into_os_string();
+        part.push(PART);
+        let part = PathBuf::from(part);
+        let file = how.write(true).open(&part)?;
+        Ok(Self { file, part, path })
+    }
+
     pub(super) const fn file(&mut self) -> &mut File {
         &mut self.file
     }
@@ -196,6 +203,10 @@ impl Part {
     /// Makes it last under its final name, which it returns.
     pub(super) fn finish(self) -> io::Result<PathBuf> {
         self.file.sync_data()?;
+        if let Ok(old) = fs::metadata(&self.path) {
+            // Who may read the file stays the same; whether that can be so is no matter for the data.
+            let _ = self.file.set_permissions(old.permissions());
+        }
         fs::rename(&self.part, &self.path)?;
         // The new name must last too.
         File::open(parent(&self.path))?.sync_data()?;

@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use crate::failure::Failure;
 
-use self::file::{Directory, Part, TargetFile};
+use self::file::{Directory, Part, Target};
 
 /// The value of `--output`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,7 +75,7 @@ impl OutputSpec {
                 .try_clone_to_owned()
                 .map(|fd| Output::Stdout(Some(fd.into())))
                 .map_err(|e| Failure::unwritable("--output", Path::new("-"), &e)),
-            Self::File(path) => TargetFile::open(path).map(Some).map(Output::File),
+            Self::File(path) => Target::open(path).map(Some).map(Output::File),
             Self::Directory(path) => Directory::open(path).map(Output::Directory),
         }
     }
@@ -89,25 +89,16 @@ pub(crate) enum Output {
     /// Standard output, until a connection has it.
     Stdout(Option<File>),
     /// One file, until a connection has it.
-    File(Option<TargetFile>),
+    File(Option<Target>),
     /// A directory.
     Directory(Directory),
 }
 
 impl Output {
-    /// The run has begun: what a former run left in the file goes, and what was created stays.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub(crate) fn keep(&mut self) -> io::Result<()> {
-        match self {
-            Self::Null | Self::Stdout(_) | Self::File(None) => Ok(()),
-            Self::File(Some(file)) => file.keep(),
-            Self::Directory(directory) => {
-                directory.keep();
-                Ok(())
-            }
+    /// The run has begun: what was created stays.
+    pub(crate) const fn keep(&mut self) {
+        if let Self::Directory(directory) = self {
+            directory.keep();
         }
     }
 
@@ -121,7 +112,10 @@ impl Output {
         match self {
             Self::Null => Ok(Sink::Null),
             Self::Stdout(file) => Ok(Sink::Stdout(file.take().ok_or_else(taken)?)),
-            Self::File(file) => Ok(Sink::File(file.take().ok_or_else(taken)?)),
+            Self::File(target) => match target.take().ok_or_else(taken)? {
+                Target::File(path) => Part::replacing(path).map(Sink::Part),
+                Target::Device(path, file) => Ok(Sink::Device(path, file)),
+            },
             Self::Directory(directory) => directory.part(number, peer).map(Sink::Part),
         }
     }
@@ -134,9 +128,9 @@ pub(crate) enum Sink {
     Null,
     /// Standard output.
     Stdout(File),
-    /// The one file.
-    File(TargetFile),
-    /// One of a directory's files.
+    /// A device or a pipe.
+    Device(PathBuf, File),
+    /// A file that is named when it is complete.
     Part(Part),
 }
 
@@ -159,7 +153,7 @@ impl Sink {
         match self {
             Self::Null => Ok(()),
             Self::Stdout(file) => file.write_all(bytes),
-            Self::File(target) => target.file().write_all(bytes),
+            Self::Device(_, file) => file.write_all(bytes),
             Self::Part(part) => part.file().write_all(bytes),
         }
     }
@@ -175,7 +169,7 @@ impl Sink {
             // A write to a pipe or a terminal is all that there is to do. Standard output may as
             // well be a file, and then this is as good as `--output FILE`.
             Self::Stdout(file) => file::sync(&file).map(|()| Some("-".into())),
-            Self::File(target) => target.finish().map(Some),
+            Self::Device(path, _) => Ok(Some(path)),
             Self::Part(part) => part.finish().map(Some),
         }
     }
@@ -185,7 +179,7 @@ impl Sink {
         match self {
             Self::Null => None,
             Self::Stdout(_) => Some("-".into()),
-            Self::File(target) => Some(target.path().to_owned()),
+            Self::Device(path, _) => Some(path.clone()),
             Self::Part(part) => Some(part.place().to_owned()),
         }
     }

@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
 use crate::failure::Kind;
@@ -32,22 +32,41 @@ fn the_four_kinds_are_told_apart_by_their_text() {
 }
 
 #[test]
-fn a_file_is_replaced_only_when_the_run_begins() {
+fn a_file_is_replaced_only_when_all_has_come() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("out");
-    fs::write(&path, "from a former run, and longer").unwrap();
+    let old = b"from a former run, and longer";
+    fs::write(&path, old).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let spec = OutputSpec::File(path.clone());
 
-    let output = OutputSpec::File(path.clone()).open().unwrap();
+    // No connection came.
+    let mut output = spec.open().unwrap();
+    output.keep();
     drop(output);
-    assert_eq!(fs::read(&path).unwrap(), b"from a former run, and longer");
+    assert_eq!(
+        (fs::read(&path).unwrap(), names_in(temp.path())),
+        (old.to_vec(), vec!["out".into()])
+    );
 
-    let mut output = OutputSpec::File(path.clone()).open().unwrap();
-    output.keep().unwrap();
+    // One came and broke: what it brought is there too.
+    let mut output = spec.open().unwrap();
+    let mut sink = output.sink(1, peer()).unwrap();
+    sink.write(b"a part").unwrap();
+    assert_eq!(sink.place(), Some(temp.path().join("out.part")));
+    drop(sink);
+    assert_eq!(fs::read(&path).unwrap(), old);
+    assert_eq!(fs::read(temp.path().join("out.part")).unwrap(), b"a part");
+
+    let mut output = spec.open().unwrap();
     let mut sink = output.sink(1, peer()).unwrap();
     sink.write(b"new ").unwrap();
     sink.write(b"bytes").unwrap();
-    sink.finish().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), old);
+    assert_eq!(sink.finish().unwrap(), Some(path.clone()));
     assert_eq!(fs::read(&path).unwrap(), b"new bytes");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(names_in(temp.path()), ["out"]);
 }
 
 #[test]
@@ -63,29 +82,33 @@ fn a_connection_without_data_leaves_an_empty_file() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("out");
     let mut output = OutputSpec::File(path.clone()).open().unwrap();
-    output.keep().unwrap();
+    output.keep();
     output.sink(1, peer()).unwrap().finish().unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"");
 }
 
 #[test]
-fn a_dangling_link_is_written_through() {
+fn a_link_is_kept_and_what_it_points_to_is_made_or_replaced() {
     let temp = tempfile::tempdir().unwrap();
     let (link, target) = (temp.path().join("link"), temp.path().join("target"));
-    symlink(&target, &link).unwrap();
-    let mut output = OutputSpec::File(link).open().unwrap();
-    output.keep().unwrap();
-    let mut sink = output.sink(1, peer()).unwrap();
-    sink.write(b"x").unwrap();
-    sink.finish().unwrap();
-    assert_eq!(fs::read(target).unwrap(), b"x");
+    symlink("target", &link).unwrap();
+    for content in [b"new", b"two"] {
+        let mut output = OutputSpec::File(link.clone()).open().unwrap();
+        let mut sink = output.sink(1, peer()).unwrap();
+        sink.write(content).unwrap();
+        sink.finish().unwrap();
+        assert_eq!(fs::read(&target).unwrap(), content);
+        assert!(link.is_symlink());
+    }
+    symlink("loop", temp.path().join("loop")).unwrap();
+    assert!(OutputSpec::File(temp.path().join("loop")).open().is_err());
 }
 
 #[test]
 fn a_file_takes_one_connection() {
     let temp = tempfile::tempdir().unwrap();
     let mut output = OutputSpec::File(temp.path().join("out")).open().unwrap();
-    output.keep().unwrap();
+    output.keep();
     let _first = output.sink(1, peer()).unwrap();
     assert!(output.sink(2, peer()).is_err());
 }
@@ -95,7 +118,7 @@ fn a_directory_takes_a_file_for_each_connection_and_names_it_when_complete() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("in");
     let mut output = directory_spec(&path).open().unwrap();
-    output.keep().unwrap();
+    output.keep();
     let mut one = output.sink(1, peer()).unwrap();
     let mut two = output.sink(2, "[2001:db8::2]:9".parse().unwrap()).unwrap();
     one.write(b"one").unwrap();
@@ -116,7 +139,7 @@ fn a_second_run_overwrites_no_file_of_the_first() {
     let temp = tempfile::tempdir().unwrap();
     for run in ["first", "second"] {
         let mut output = directory_spec(temp.path()).open().unwrap();
-        output.keep().unwrap();
+        output.keep();
         let mut sink = output.sink(1, peer()).unwrap();
         sink.write(run.as_bytes()).unwrap();
         sink.finish().unwrap();
@@ -145,7 +168,7 @@ fn places_that_cannot_be_written_are_wrong_usage() {
 #[test]
 fn a_full_disk_is_an_error_of_the_write() {
     let mut output = OutputSpec::File("/dev/full".into()).open().unwrap();
-    output.keep().unwrap();
+    output.keep();
     let mut sink = output.sink(1, peer()).unwrap();
     let error = sink.write(b"x").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));

@@ -19,8 +19,9 @@ use mpxdp::{
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::cli::RecvArgs;
+use crate::cli::RecvSettings;
 use crate::failure::{Failure, describe};
 use crate::output::Output;
 use crate::privileges;
@@ -55,8 +56,8 @@ const LOOK: Duration = Duration::from_secs(1);
 ///
 /// A [`Failure`] if it could not begin, or if the engine or the report failed. A connection that
 /// fails does not fail the run: it has its line on stderr, and the exit code is 1.
-pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
-    args.check()?;
+pub(crate) fn run(args: &RecvSettings) -> Result<ExitCode, Failure> {
+    raise_descriptor_limit();
     let mut output = args.output.open()?;
     if let Some(report) = &args.report {
         report.check()?;
@@ -67,9 +68,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
         .map_err(|e| Failure::runtime(format!("watching for signals: {}", describe(&e))))?;
     let engine = start(args)?;
     let listener = engine.listen(args.listen)?;
-    output
-        .keep()
-        .map_err(|e| Failure::runtime(format!("--output {}: {}", args.output, describe(&e))))?;
+    output.keep();
 
     let mut receiver = Receiver {
         limit: args.limit(),
@@ -88,6 +87,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
         accepted: 0,
         incomplete: false,
         told_full: false,
+        told_checksums: false,
     };
     let start = Instant::now();
     for nic in engine.nics() {
@@ -99,12 +99,24 @@ pub(crate) fn run(args: &RecvArgs) -> Result<ExitCode, Failure> {
     receiver.finish(args, engine, start.elapsed(), result)
 }
 
+/// Raises the limit on open files as far as the process may: the low one is for programs that use
+/// `select`, and each connection takes a descriptor or two.
+fn raise_descriptor_limit() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::warn!(%error, "raising the limit on open files");
+    }
+}
+
 /// Starts the engine. Everything that can be found wrong before something is attached is found
 /// wrong there, and whatever was attached is detached if a later step fails.
-fn start(args: &RecvArgs) -> Result<Engine, Failure> {
+fn start(args: &RecvSettings) -> Result<Engine, Failure> {
     let config = EngineConfig {
         placement: args.placement.clone(),
         announce: args.announce(),
+        checksums: args.checksums,
         keepalive: Some(KEEPALIVE),
         ..EngineConfig::default()
     };
@@ -164,6 +176,8 @@ struct Receiver {
     incomplete: bool,
     /// Whether it has been said that connections wait because too many are open.
     told_full: bool,
+    /// Whether it has been said that packets come with wrong checksums.
+    told_checksums: bool,
 }
 
 impl Receiver {
@@ -205,6 +219,32 @@ impl Receiver {
                 None => self.wait(accepting),
             }
             self.show(engine);
+            self.look_at_checksums(engine);
+        }
+    }
+
+    /// Says it, once, if most packets are dropped for their checksums: what is dropped silently
+    /// looks like a network that is dead.
+    fn look_at_checksums(&mut self, engine: &Engine) {
+        /// A first packet may be an accident; a SYN comes again after a second.
+        const ENOUGH: u64 = 2;
+
+        if self.told_checksums {
+            return;
+        }
+        let (mut packets, mut wrong) = (0, 0);
+        for worker in engine.workers() {
+            packets += worker.packets;
+            let of_sums = worker.drops.iter().filter(|(reason, _)| *reason == "tcp_checksum");
+            wrong += of_sums.map(|(_, n)| n).sum::<u64>();
+        }
+        if wrong >= ENOUGH && 2 * wrong > packets {
+            self.told_checksums = true;
+            self.progress.line(format_args!(
+                "{wrong} of {packets} packets came with a wrong TCP checksum and were dropped \
+                 (counter tcp_checksum); where the sender is on this machine, its offload leaves \
+                 them unfilled: `ethtool -K IF tx off` on the sender's interface"
+            ));
         }
     }
 
@@ -397,7 +437,7 @@ impl Receiver {
     /// Takes everything down and tells how it was.
     fn finish(
         mut self,
-        args: &RecvArgs,
+        args: &RecvSettings,
         engine: Engine,
         span: Duration,
         result: Result<Ended, mpxdp::Error>,

@@ -12,7 +12,7 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, bind, setsockopt, socket, sockopt,
 };
 
-use crate::cli::RecvArgs;
+use crate::cli::RecvSettings;
 use crate::failure::Failure;
 use crate::privileges;
 
@@ -21,7 +21,7 @@ use crate::privileges;
 /// # Errors
 ///
 /// The first thing that is wrong.
-pub(super) fn check(args: &RecvArgs) -> Result<(), Failure> {
+pub(super) fn check(args: &RecvSettings) -> Result<(), Failure> {
     check_cpus(&args.placement.reader)?;
     let nics = args
         .nics
@@ -36,6 +36,14 @@ pub(super) fn check(args: &RecvArgs) -> Result<(), Failure> {
     let address = args.listen.ip();
     if !address.is_unspecified() && !nics.iter().any(|nic| nic.addresses.contains(&address)) {
         return Err(Error::AddressNotLocal { address, nics: names }.into());
+    }
+    if let SocketAddr::V6(at) = args.listen
+        && at.scope_id() != 0
+        && !nics.iter().any(|nic| nic.is_scope(at.scope_id()))
+    {
+        return Err(Failure::usage(format!(
+            "--listen {at}: that link is none of {names} or of a VLAN on it; name one of them"
+        )));
     }
     check_port(args.listen)?;
     privileges::check(&format!("{names}: receiving on AF_XDP"))

@@ -109,6 +109,7 @@ fn unserved(
         bits_per_second: report::rate(bytes, span),
         mptcp: statistics.mptcp,
         fallback: statistics.fallback,
+        checksums: statistics.checksums,
         closed: Closed::Reset.name(),
         error: None,
         output: None,

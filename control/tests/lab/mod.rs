@@ -76,10 +76,13 @@ impl Lab {
         ip(&["-n", &lab.sender, "link", "set", "snd0", "up"]);
         ip(&["-n", &lab.receiver, "link", "set", NIC, "up"]);
         // Otherwise frames arrive with checksums that are not filled in.
-        run(Command::new("ip")
-            .args(["netns", "exec", &lab.sender])
-            .args(["ethtool", "-K", "snd0", "tx", "off"]));
+        lab.ethtool(&["-K", "snd0", "tx", "off"]);
         Some(lab)
+    }
+
+    /// Runs `ethtool` in the sender's namespace.
+    pub(crate) fn ethtool(&self, arguments: &[&str]) {
+        run(Command::new("ip").args(["netns", "exec", &self.sender, "ethtool"]).args(arguments));
     }
 
     /// Runs `ip` in the receiver's namespace.
@@ -99,7 +102,12 @@ impl Lab {
     pub(crate) fn recv(&self, port: u16, arguments: &[&str]) -> Running {
         let listen = format!("{RECEIVER}:{port}");
         let given = ["recv", "--nic", NIC, "--listen", &listen];
-        Running::start(self.mpxdp(&[&given[..], arguments].concat()))
+        self.start(&[&given[..], arguments].concat())
+    }
+
+    /// `mpxdp` with these arguments, once it listens.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running {
+        Running::start(self.mpxdp(arguments))
     }
 
     /// Does something in a namespace, on a thread of its own: the receiver's, or the sender's.

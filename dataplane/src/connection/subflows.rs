@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use mpxdp_proto::segment::AddressId;
-use mpxdp_proto::subflow::SubflowStatistics as Counts;
+use mpxdp_proto::subflow::Subflow;
 use mpxdp_proto::time::Instant;
 
 use super::attention::{Attention, Wishes};
@@ -40,6 +40,8 @@ pub(crate) struct Record {
     /// Whether the window that the peer was last told on this subflow is so small that it may not
     /// be able to send on it.
     narrow: AtomicBool,
+    /// Whether the peer wants it as a backup.
+    backup: AtomicBool,
     /// The smoothed round-trip time in nanoseconds; 0 if unknown.
     round_trip: AtomicU64,
     bytes: Counter,
@@ -69,6 +71,7 @@ impl Record {
             ended: AtomicBool::new(false),
             queue: AtomicU32::new(0),
             narrow: AtomicBool::new(false),
+            backup: AtomicBool::new(false),
             round_trip: AtomicU64::new(0),
             bytes: Counter::default(),
             segments: Counter::default(),
@@ -91,9 +94,11 @@ impl Record {
         self.attention.take()
     }
 
-    /// For the worker: what the subflow has counted, the queue of its last packet, and its
-    /// round-trip time.
-    pub(crate) fn publish(&self, counts: &Counts, queue: u32, round_trip: Option<Duration>) {
+    /// For the worker: what there is to know of the subflow, and the queue of its last packet.
+    pub(crate) fn publish(&self, subflow: &Subflow, queue: u32) {
+        let (counts, round_trip) = (subflow.statistics(), subflow.round_trip());
+        let (_, backup) = subflow.backup();
+        self.backup.store(backup, Ordering::Relaxed);
         self.bytes.set(counts.bytes);
         self.segments.set(counts.segments);
         self.out_of_order.set(counts.out_of_order);
@@ -112,6 +117,7 @@ impl Record {
             queue: self.queue.load(Ordering::Relaxed),
             worker: self.worker.index,
             live: !self.ended.load(Ordering::Relaxed),
+            backup: self.backup.load(Ordering::Relaxed),
             bytes: self.bytes.get(),
             segments: self.segments.get(),
             out_of_order: self.out_of_order.get(),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use super::announce::AddressIds;
+use super::descriptors;
 use super::holds::Holds;
 use super::memory::Memory;
 use super::open::{self, OpenNic};
@@ -107,6 +108,10 @@ impl EngineBuilder {
         check_cpus(&config, &nics, &port_nics)?;
 
         let described = nics.into_iter().map(open::describe).collect::<Result<Vec<_>>>()?;
+        let queues = described.iter().map(open::Described::queues).sum();
+        if !described.is_empty() {
+            descriptors::check(described.len(), queues)?;
+        }
         let cpus = open::place(&config.placement, &described)?;
         let opened = described.into_iter().map(open::open).collect::<Result<Vec<_>>>()?;
 

@@ -3,6 +3,7 @@
 mod announce;
 mod build;
 mod config;
+mod descriptors;
 mod holds;
 mod memory;
 mod open;
@@ -65,7 +66,8 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::AddressNotLocal`]; [`Error::AddressInUse`] if a socket of the kernel or another
-    /// listener has the port; [`Error::Configuration`] for port 0; [`Error::WorkerFailed`]. The
+    /// listener has the port; [`Error::Configuration`] for port 0, and for a link-local address
+    /// without a scope; [`Error::WorkerFailed`]. The
     /// first two also for an address that is to be [announced](EngineConfig::announce), if it was
     /// named.
     pub fn listen(&self, at: SocketAddr) -> Result<Listener> {
@@ -74,6 +76,12 @@ impl Engine {
         let to = SocketAddr::new(at.ip(), at.port());
         if at.port() == 0 {
             return Err(Error::Configuration(format!("{at}: port 0 is none; name a port")));
+        }
+        if matches!(at, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
+        {
+            return Err(Error::Configuration(format!(
+                "{at}: an address of one link needs the link's number as its scope"
+            )));
         }
         let local = self.local_addresses()?;
         self.check_local(at.ip(), &local)?;

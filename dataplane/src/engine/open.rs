@@ -22,6 +22,13 @@ pub(super) struct Described {
     queues: Vec<u32>,
 }
 
+impl Described {
+    /// How many queues are to be opened.
+    pub(super) fn queues(&self) -> usize {
+        self.queues.len()
+    }
+}
+
 /// A NIC whose packets come to us.
 pub(super) struct OpenNic {
     pub(super) name: String,

@@ -5,6 +5,8 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+
 use crate::error::{Error, Result};
 
 /// VLANs may be stacked twice, as the steering program takes two tags at most.
@@ -42,8 +44,10 @@ impl NicFacts {
         if name.is_empty() || name == "." || name == ".." || name.contains('/') {
             return Err(Error::NoSuchNic { nic: name.to_owned() });
         }
-        let index = nix::net::if_::if_nametoindex(name)
-            .map_err(|_| Error::NoSuchNic { nic: name.to_owned() })?;
+        let index = nix::net::if_::if_nametoindex(name).map_err(|errno| match errno {
+            Errno::ENODEV => Error::NoSuchNic { nic: name.to_owned() },
+            errno => Error::io(format!("{name}: looking for the interface"), errno.into()),
+        })?;
         let directory = Path::new("/sys/class/net").join(name);
         let seen: Option<u32> = read_number(&directory.join("ifindex")).ok();
         if seen != Some(index) {
@@ -66,6 +70,15 @@ impl NicFacts {
             addresses: addresses_of(name, &vlans)?,
             vlans,
         })
+    }
+}
+
+impl NicFacts {
+    /// Whether `scope` of an IPv6 address means this interface, or a VLAN on it.
+    #[must_use]
+    pub fn is_scope(&self, scope: u32) -> bool {
+        let index = |name: &String| nix::net::if_::if_nametoindex(name.as_str()).ok();
+        self.index == scope || self.vlans.iter().any(|vlan| index(vlan) == Some(scope))
     }
 }
 

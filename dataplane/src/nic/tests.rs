@@ -14,6 +14,19 @@ fn a_nic_config_refuses_what_it_does_not_know() {
 }
 
 #[test]
+fn what_is_wrong_with_a_nic_config_is_told() {
+    for (text, words) in [
+        ("e:cpus=9999", "cpus: 9999 is more than 8191"),
+        ("e:queues=0-1,1", "queues: 1 is named twice"),
+        ("e:queues=0:cpus=1:queues=1", "queues is given twice"),
+        ("e:mode=copy:mode=copy", "mode is given twice"),
+    ] {
+        let error = text.parse::<NicConfig>().unwrap_err().to_string();
+        assert!(error.contains(words) && error.contains(text), "{error}");
+    }
+}
+
+#[test]
 fn the_loopback_interface_is_described() {
     let facts = NicFacts::read("lo").unwrap();
     assert_eq!((facts.name.as_str(), facts.index), ("lo", 1));

@@ -63,6 +63,8 @@ pub(super) enum WorkerDrop {
     NoTransmitFrame,
     /// A reset that was due, but held back by the rate limit.
     ResetLimited,
+    /// A challenge ACK that was due, but held back by the rate limit.
+    ChallengeLimited,
     /// Payload that a subflow took and the receive ring did not. A defect of ours if not 0.
     RingRefused,
     /// An answer that could not be written. A defect of ours if not 0.
@@ -72,7 +74,7 @@ pub(super) enum WorkerDrop {
 }
 
 impl WorkerDrop {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::TcpChecksum,
         Self::NoFlow,
         Self::NoListener,
@@ -85,6 +87,7 @@ impl WorkerDrop {
         Self::StrayLost,
         Self::NoTransmitFrame,
         Self::ResetLimited,
+        Self::ChallengeLimited,
         Self::RingRefused,
         Self::EmitFailed,
         Self::FlushFailed,
@@ -104,6 +107,7 @@ impl WorkerDrop {
             Self::StrayLost => "hand_over_lost",
             Self::NoTransmitFrame => "no_transmit_frame",
             Self::ResetLimited => "reset_rate_limited",
+            Self::ChallengeLimited => "challenge_ack_rate_limited",
             Self::RingRefused => "receive_ring_refused",
             Self::EmitFailed => "emit_failed",
             Self::FlushFailed => "flush_failed",

@@ -179,7 +179,7 @@ impl Core {
         }
         if let (Some(connection), Some(record)) = (&flow.connection, &flow.record) {
             let queue = self.facts[flow.path.port].queue;
-            record.publish(&flow.subflow.statistics(), queue, flow.subflow.round_trip());
+            record.publish(&flow.subflow, queue);
             connection.ring.advertise(flow.subflow.advertised());
             if connection.ring.is_tuning_due(now)
                 && let Some(round_trip) = connection.round_trip()

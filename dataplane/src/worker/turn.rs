@@ -125,9 +125,15 @@ impl Core {
             self.touched.push(id);
         }
         self.placements.clear();
+        let withheld = flow.subflow.statistics().challenges_withheld;
         match flow.subflow.on_segment(now, &frame.segment, &flow.view, &mut self.placements) {
             Disposition::Accepted => flow.path = path.unwrap_or(flow.path),
-            Disposition::Dropped(reason) => self.handle.counters.disposed(reason),
+            Disposition::Dropped(reason) => {
+                self.handle.counters.disposed(reason);
+                if flow.subflow.statistics().challenges_withheld != withheld {
+                    self.handle.counters.dropped(WorkerDrop::ChallengeLimited);
+                }
+            }
         }
         self.take_events(id);
         self.place(now, id, source, frame.payload_at, packet);
@@ -200,7 +206,7 @@ impl Core {
             if let Some(record) = &flow.record {
                 // Before the commit, so that whoever sees the bytes sees them counted.
                 let queue = self.facts[flow.path.port].queue;
-                record.publish(&flow.subflow.statistics(), queue, flow.subflow.round_trip());
+                record.publish(&flow.subflow, queue);
             }
             let before = ring.edge();
             let Commit { edge, advanced } = ring.commit(&mut self.claims);

@@ -102,6 +102,7 @@ impl Incoming for Scripted {
             age: Duration::ZERO,
             mptcp: self.mptcp,
             fallback: None,
+            checksums: false,
             closed: self.fate.closed.get().then_some(Closed::DataFin),
             subflows: Vec::new(),
         }
@@ -110,7 +111,7 @@ impl Incoming for Scripted {
 
 fn sink(path: &Path) -> Sink {
     let mut output = OutputSpec::File(path.to_owned()).open().unwrap();
-    output.keep().unwrap();
+    output.keep();
     output.sink(1, "10.0.0.1:40112".parse().unwrap()).unwrap()
 }
 
@@ -176,7 +177,7 @@ fn a_sink_that_cannot_finish_resets_the_connection() {
     let temp = tempfile::tempdir().unwrap();
     let directory = temp.path().join("in");
     let mut output = OutputSpec::Directory(directory.clone()).open().unwrap();
-    output.keep().unwrap();
+    output.keep();
     let sink = output.sink(1, "10.0.0.1:40112".parse().unwrap()).unwrap();
     // The file cannot get its final name if it is gone.
     std::fs::remove_dir_all(&directory).unwrap();

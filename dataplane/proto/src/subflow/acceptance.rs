@@ -148,7 +148,7 @@ impl Subflow {
             // RFC 9293, section 3.10.7.4: "If the segment acknowledgment is not acceptable, form
             // a reset segment <SEQ=SEG.ACK><CTL=RST> and send it."
             if segment.ack != self.send.next {
-                if self.challenges.allow(now, self.config.challenge_acks_per_second) {
+                if self.may_challenge(now) {
                     self.pending.bad_ack = Some(segment.ack);
                 }
                 return Err(DropReason::AckUnsent);
@@ -198,10 +198,16 @@ impl Subflow {
 
     /// A challenge ACK, unless so many went out in the last second (RFC 5961, section 7).
     pub(super) fn challenge(&mut self, now: Instant) {
-        if self.challenges.allow(now, self.config.challenge_acks_per_second) {
+        if self.may_challenge(now) {
             self.statistics.challenge_acks += 1;
             self.ack.now();
         }
+    }
+
+    fn may_challenge(&mut self, now: Instant) -> bool {
+        let allowed = self.challenges.allow(now, self.config.challenge_acks_per_second);
+        self.statistics.challenges_withheld += u64::from(!allowed);
+        allowed
     }
 
     /// "If an incoming segment is not acceptable, an acknowledgment should be sent in reply"

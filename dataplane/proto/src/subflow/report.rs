@@ -424,6 +424,8 @@ pub struct SubflowStatistics {
     pub retransmitted_bytes: u64,
     /// Challenge ACKs sent.
     pub challenge_acks: u64,
+    /// Challenge ACKs that were due, and not sent as there had been so many (RFC 5961, section 7).
+    pub challenges_withheld: u64,
     /// ADD_ADDR options ignored for their HMAC.
     pub forged_addresses: u64,
     /// Mappings whose checksum was wrong.

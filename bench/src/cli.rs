@@ -1,5 +1,7 @@
 //! The command line.
 
+mod throughput;
+
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -33,6 +35,8 @@ enum Command {
     Lab(LabCommand),
     /// Receive with mpxdp and with the kernel, side by side.
     Demo(DemoArguments),
+    /// Measure how fast the receivers are, and what that costs.
+    Throughput(throughput::Arguments),
     /// Send with the kernel's MPTCP or TCP; one JSON document on standard output.
     Sender(SenderArguments),
     /// Receive with the kernel's MPTCP or TCP; one JSON document on standard output.
@@ -266,6 +270,7 @@ pub(crate) fn run() -> Result<u8> {
             })?;
             Ok(u8::from(!exact))
         }
+        Command::Throughput(arguments) => arguments.run(),
         Command::Sender(arguments) => {
             let report = sender::run(&arguments.options()?)?;
             let failed = report.connections.iter().any(|connection| connection.error.is_some());

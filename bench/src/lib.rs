@@ -7,7 +7,7 @@
 //! * [`measure`] places the NIC's processing on a CPU and says what a receiver cost.
 //! * [`topology`] is what the machine's CPUs share, [`placement`] the ways to place a receiver on them.
 //! * [`trial`] measures one receiver at one place, which the benchmarks are made of.
-//! * [`demo`] puts the receivers side by side.
+//! * [`demo`] puts the receivers side by side, [`throughput`] measures them in detail.
 //! * [`document`] is what every benchmark writes, [`environment`] what it says about the machine.
 //!
 //! Everything here is for tests and benchmarks; an application links the crate `mpxdp` instead.
@@ -21,8 +21,11 @@ pub mod lab;
 pub mod measure;
 mod owner;
 pub mod placement;
+mod progress;
 pub mod relay;
 mod sys;
+mod text;
+pub mod throughput;
 pub mod topology;
 pub mod traffic;
 pub mod trial;

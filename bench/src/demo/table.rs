@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::document::{Document, Row};
 use crate::measure::Spread;
+use crate::text::wrapped;
 use crate::trial::Receiver;
 
 /// Why the kernel is shown twice.
@@ -98,37 +99,5 @@ fn section(text: &mut String, document: &Document, mtu: u32, rows: &[&Row]) {
             row.placement,
             row.mode
         );
-    }
-}
-
-/// Breaks a text into lines of at most `width` characters at its spaces.
-fn wrapped(text: &str, width: usize) -> String {
-    let mut lines = String::new();
-    let mut length = 0;
-    for word in text.split_ascii_whitespace() {
-        let long = word.chars().count();
-        if length > 0 && length + 1 + long > width {
-            lines.push('\n');
-            length = 0;
-        } else if length > 0 {
-            lines.push(' ');
-            length += 1;
-        }
-        lines.push_str(word);
-        length += long;
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_remarks_are_wrapped() {
-        for line in wrapped(WHY_TWICE, 60).lines() {
-            assert!(line.chars().count() <= 60, "{line}");
-        }
-        assert_eq!(wrapped("a b  c", 3), "a b\nc");
     }
 }

@@ -15,6 +15,9 @@ pub struct Ratio {
     pub of: String,
     /// Divided by whose rate.
     pub against: String,
+    /// Subflows of that one, if they are not as many: several are compared with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against_subflows: Option<u32>,
     /// The median of the rounds' ratios.
     pub median: f64,
     /// The least of them.

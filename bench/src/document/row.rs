@@ -309,6 +309,7 @@ impl Row {
             placement: placement.to_owned(),
             of: self.receiver.clone(),
             against: other.receiver.clone(),
+            against_subflows: None,
             median,
             min,
             max,

@@ -222,6 +222,15 @@ impl Builder {
         self
     }
 
+    /// Whether a lab of this shape could be made at all.
+    ///
+    /// # Errors
+    ///
+    /// A value out of range: wrong usage.
+    pub fn check(&self) -> Result<()> {
+        self.spec.check()
+    }
+
     /// Makes the lab. A kept lab of the same name and shape that is up already is taken as it is;
     /// one of another shape is replaced. Labs whose makers were killed are removed on the way.
     ///

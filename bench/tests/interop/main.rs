@@ -12,6 +12,7 @@ mod many;
 mod relay;
 mod stop;
 mod subflows;
+mod throughput;
 mod transfers;
 mod trial;
 mod usage;

@@ -1,0 +1,67 @@
+//! `mpxdp-bench throughput`.
+
+use std::time::Duration;
+
+use clap::Args;
+use mpxdp_bench::Result;
+use mpxdp_bench::document::Target;
+use mpxdp_bench::throughput::{self, Options};
+use mpxdp_bench::trial::Receiver;
+
+use super::seconds;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Length of a measurement, after the warm-up; at least 0.1.
+    #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = seconds)]
+    seconds: f64,
+    /// What of a connection's beginning is left out [default: half of --seconds, at most 0.5].
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    warmup: Option<f64>,
+    /// Measurements of each; all take turns.
+    #[arg(long, default_value_t = 5, value_name = "R")]
+    rounds: usize,
+    /// MTUs of the links.
+    #[arg(long, value_delimiter = ',', default_values_t = [1500, 9000, 65535], value_name = "N")]
+    mtu: Vec<u32>,
+    /// Numbers of subflows, the first one included, 1 to 8; they are spread over the links.
+    #[arg(long, value_delimiter = ',', default_values_t = [1], value_name = "N")]
+    subflows: Vec<u32>,
+    /// Links between sender and receiver.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    links: u32,
+    /// Where everything runs: "napi=sender worker=1 reader=1" for instance. Without it, each receiver
+    /// runs at the best of some places, and the kernel's also at mpxdp's best.
+    #[arg(long, value_name = "TEXT")]
+    placement: Option<String>,
+    /// Which receivers.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
+    receivers: Vec<Receiver>,
+    /// Write one JSON document to a file or (-) standard output.
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// What the namespaces' names start with.
+    #[arg(long, default_value = "mpxdp-thru", value_name = "PREFIX")]
+    name: String,
+}
+
+impl Arguments {
+    /// Runs the benchmark and returns the exit code.
+    pub(super) fn run(self) -> Result<u8> {
+        let time = Duration::from_secs_f64(self.seconds);
+        let warmup = self.warmup.map(Duration::from_secs_f64);
+        let complete = throughput::run(&Options {
+            name: self.name,
+            mtus: self.mtu,
+            subflows: self.subflows,
+            links: self.links,
+            time,
+            warmup: warmup.unwrap_or_else(|| (time / 2).min(throughput::DEFAULT_WARMUP)),
+            rounds: self.rounds,
+            placement: self.placement,
+            receivers: self.receivers,
+            json: self.json,
+        })?;
+        Ok(u8::from(!complete))
+    }
+}

@@ -1,0 +1,106 @@
+//! `mpxdp-bench throughput`: how fast each receiver is, and what that costs, by MTU, number of
+//! subflows and placement.
+//!
+//! All receivers and numbers of subflows of one MTU take turns, so that whatever the machine does
+//! meanwhile meets them alike; each round begins with another one. Without `--placement` each receiver
+//! is first tried at some places and then measured at its best one (`placement` is `best` in the
+//! ratios); the kernel's receivers are measured at mpxdp's best place too, where that is another one,
+//! so that like is compared with like.
+//!
+//! What cannot be measured is in `not_run`, with the reason, and so is what failed; the rest goes on.
+//! SIGINT and SIGTERM end the run, and what was measured by then is written.
+
+mod plan;
+mod run;
+mod table;
+
+use std::time::Duration;
+
+pub use plan::DEFAULT_WARMUP;
+
+use crate::document::{self, Document, Target};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::lab::{self, Lab};
+use crate::trial::{MAX_SUBFLOWS, Programs, Receiver};
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The lab's name.
+    pub name: String,
+    /// The MTUs of the links.
+    pub mtus: Vec<u32>,
+    /// The numbers of subflows.
+    pub subflows: Vec<u32>,
+    /// The number of links.
+    pub links: u32,
+    /// The length of a measurement.
+    pub time: Duration,
+    /// What of a connection's beginning is left out.
+    pub warmup: Duration,
+    /// How often each is measured.
+    pub rounds: usize,
+    /// Where everything runs, as [`Place::parse`](crate::trial::Place::parse) takes it; none: at the
+    /// best of some places.
+    pub placement: Option<String>,
+    /// The receivers.
+    pub receivers: Vec<Receiver>,
+    /// Where the document goes, if anywhere.
+    pub json: Option<Target>,
+}
+
+impl Options {
+    /// Fails unless all of it makes sense, so that nothing is found out in the middle of the run.
+    fn check(&self) -> Result<()> {
+        let usage = |text: String| Err(Error::Usage(text));
+        if self.rounds == 0 || self.rounds > 1000 {
+            return usage(format!("--rounds {}: from 1 to 1000", self.rounds));
+        }
+        if self.time < Duration::from_millis(100) {
+            return usage("--seconds: at least 0.1".into());
+        }
+        for (option, empty) in [
+            ("--mtu", self.mtus.is_empty()),
+            ("--subflows", self.subflows.is_empty()),
+            ("--receivers", self.receivers.is_empty()),
+        ] {
+            if empty {
+                return usage(format!("{option}: at least one"));
+            }
+        }
+        if let Some(n) = self.subflows.iter().find(|n| !(1..=MAX_SUBFLOWS).contains(*n)) {
+            return usage(format!("--subflows {n}: from 1 to {MAX_SUBFLOWS}"));
+        }
+        for &mtu in &self.mtus {
+            Lab::builder().name(&self.name).links(self.links).mtu(mtu).check()?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures, shows the table on standard error and writes the document. True if everything that could
+/// be measured was.
+///
+/// # Errors
+///
+/// Wrong usage, or something that is missing: nothing was measured then.
+pub fn run(options: &Options) -> Result<bool> {
+    options.check()?;
+    let plan = plan::Plan::new(options)?;
+    let mut json = options.json.as_ref().map(Target::open).transpose()?;
+    lab::privilege()?;
+    let programs = Programs::find()?;
+    if options.receivers.contains(&Receiver::Mpxdp) {
+        programs.mpxdp()?;
+    }
+    let interrupt = Interrupt::install()?;
+    let mut document = Document::new();
+    document.remarks = table::REMARKS.map(str::to_owned).to_vec();
+    let complete = run::run(&plan, &programs, &interrupt, &mut document)?;
+    eprint!("{}", table::render(&document));
+    if let Some(json) = &mut json {
+        document::write(&document, json)?;
+    }
+    Ok(complete)
+}

@@ -1,0 +1,166 @@
+//! `mpxdp-bench throughput`: its document, its messages, and what it leaves behind.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use mpxdp_bench::document::Document;
+use mpxdp_bench::lab::{Lab, Running};
+use mpxdp_bench::{Interrupt, environment};
+use nix::sys::signal::Signal;
+
+use super::harness::{BENCH, LIMIT, lab_name, mpxdp, privileged};
+
+/// A name for its lab, which is removed in the end whatever happens.
+struct Named(String);
+
+impl Named {
+    fn new() -> Self {
+        Self(lab_name())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        // It looks for `mpxdp` beside itself.
+        mpxdp();
+        let mut command = Command::new(BENCH);
+        command.args(["throughput", "--name", &self.0]).args(arguments);
+        command
+    }
+
+    fn assert_gone(&self) {
+        for side in ["snd", "rcv", "mid"] {
+            let namespace = format!("{}-{side}", self.0);
+            assert!(!Path::new("/run/netns").join(&namespace).exists(), "{namespace} is left");
+        }
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        // Failing here would hide what failed before.
+        let _ = Lab::down(&self.0);
+    }
+}
+
+fn document(stdout: &[u8]) -> Document {
+    Document::read(stdout).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn one_and_two_subflows_at_the_same_place() {
+    if !privileged() {
+        return;
+    }
+    let named = Named::new();
+    let cpus = environment::cpus();
+    let cpu = cpus.last().expect("there is one");
+    let placement = format!("worker={cpu} reader={cpu}");
+    let output = named
+        .command(&["--seconds", "0.3", "--rounds", "2", "--mtu", "9000", "--links", "2"])
+        .args(["--subflows", "1,2", "--placement", &placement, "--json", "-"])
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    named.assert_gone();
+    let document = document(&output.stdout);
+    assert!(!document.interrupted);
+    let nics = &document.environment.nics;
+    assert_eq!(nics.iter().map(|nic| nic.name.as_str()).collect::<Vec<_>>(), ["rcv0", "rcv1"]);
+    // Five receivers with one, those that speak MPTCP with two.
+    assert_eq!(document.results.len(), 5 + 3, "{said}");
+    assert_eq!(document.not_run.len(), 2);
+    for row in &document.results {
+        assert_eq!((row.benchmark.as_str(), row.mtu, row.links), ("throughput", 9000, 2));
+        assert!(row.best && row.placement.contains(&format!("reader={cpu}")), "{row:#?}");
+        assert_eq!((row.rounds, row.measurements.len()), (2, 2), "{row:#?}");
+        let rate = row.bits_per_second.expect("rounds");
+        assert!(rate.min > 0.0 && rate.min <= rate.median && rate.median <= rate.max, "{row:#?}");
+        assert!(row.cpu_seconds_per_gigabyte.is_some_and(|cost| cost > 0.0), "{row:#?}");
+        assert_eq!(row.noisy, row.noisy_reason.is_some());
+        assert_eq!(row.mptcp, !row.receiver.contains("tcp") || row.receiver.contains("mptcp"));
+        if row.receiver == "mpxdp" {
+            let subflows = row.subflows as usize;
+            assert!(row.measurements.iter().all(|round| round.subflow_bytes.len() == subflows));
+        }
+    }
+    let of_ours = document.ratios.iter().filter(|ratio| ratio.of == "mpxdp");
+    let several = of_ours.clone().filter(|ratio| ratio.against == "mpxdp").collect::<Vec<_>>();
+    assert_eq!(several.len(), 1, "{:#?}", document.ratios);
+    assert_eq!((several[0].subflows, several[0].against_subflows), (2, Some(1)));
+    // Against four with one subflow and two with two, best with best and like with like.
+    assert_eq!(of_ours.count() - 1, 2 * (4 + 2), "{:#?}", document.ratios);
+    assert!(document.ratios.iter().all(|ratio| ratio.min <= ratio.median), "{document:#?}");
+}
+
+#[test]
+fn a_signal_keeps_what_was_measured() {
+    if !privileged() {
+        return;
+    }
+    let named = Named::new();
+    let mut command = named.command(&["--seconds", "0.2", "--rounds", "1000", "--mtu", "1500"]);
+    command.args(["--receivers", "kernel-tcp", "--json", "-"]);
+    let cpu = environment::cpus()[0];
+    command.args(["--placement", &format!("reader={cpu}")]).env("MPXDP_BENCH_PROGRESS", "1");
+    let mut running = Running::start("throughput", &mut command, &[]).expect("it starts");
+    running.wait_for("round 2 of", LIMIT, &Interrupt::never()).expect("a round passes");
+    running.signal(Signal::SIGINT).expect("it runs");
+    let ended = running.wait(Duration::from_secs(60), &Interrupt::never()).expect("it ends");
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("INTERRUPTED"), "{}", ended.stderr);
+    named.assert_gone();
+    let document = document(&ended.stdout);
+    assert!(document.interrupted);
+    assert_eq!(document.results.len(), 1);
+    assert!(!document.results[0].measurements.is_empty());
+}
+
+/// Fails unless it ends with that code and one line that names something; no lab was made then.
+fn assert_refused(mut command: Command, code: i32, named: &str) {
+    let output: Output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{command:?}: {said}");
+    assert!(said.contains(named), "{command:?}: nothing of {named:?} in: {said}");
+    assert!(output.stdout.is_empty(), "{command:?}");
+}
+
+#[test]
+fn wrong_usage_is_found_before_anything_is_done() {
+    let lab = Named::new();
+    for (arguments, named) in [
+        (&["--frobnicate"][..], "--frobnicate"),
+        (&["--mtu", "100"], "--mtu 100"),
+        (&["--mtu", "1500,70000"], "--mtu 70000"),
+        (&["--subflows", "9"], "--subflows 9"),
+        (&["--subflows", "1,0"], "--subflows 0"),
+        (&["--links", "65"], "--links 65"),
+        (&["--rounds", "0"], "--rounds 0"),
+        (&["--seconds", "0"], "--seconds"),
+        (&["--seconds", "x"], "--seconds"),
+        (&["--placement", "worker=8191"], "no CPU 8191"),
+        (&["--placement", "nowhere"], "nowhere"),
+        (&["--receivers", "kernel-udp"], "kernel-udp"),
+        (&["--json", "/no/such/folder/file"], "/no/such/folder/file"),
+        (&["--json", ""], "--json"),
+    ] {
+        assert_refused(lab.command(arguments), 2, named);
+    }
+    lab.assert_gone();
+}
+
+#[test]
+fn missing_privilege_is_named() {
+    if !privileged() {
+        return;
+    }
+    let lab = Named::new();
+    let mut command = Command::new("setpriv");
+    // Root by name only, with no capability.
+    command.args(["--bounding-set=-all", "--inh-caps=-all", BENCH, "throughput"]);
+    command.args(["--name", &lab.0]);
+    assert_refused(command, 1, "CAP_NET_ADMIN");
+    lab.assert_gone();
+    assert!(!fs::exists(format!("/run/mpxdp-lab/{}.json", lab.0)).expect("it can be asked"));
+}

@@ -77,6 +77,7 @@ mod placement;
 pub mod port;
 pub mod receive;
 mod stats;
+pub mod stepped;
 mod stream;
 mod sync;
 mod worker;

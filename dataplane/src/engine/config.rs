@@ -153,7 +153,7 @@ impl EngineConfig {
     }
 
     /// What further subflows are allowed.
-    pub(super) const fn joins(&self) -> JoinLimits {
+    pub(crate) const fn joins(&self) -> JoinLimits {
         JoinLimits {
             subflows: self.subflows,
             pending: self.pending_joins,

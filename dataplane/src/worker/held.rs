@@ -134,7 +134,7 @@ impl Core {
             source,
             at: 0,
         }));
-        self.store_of_one(id, &|source| iter::once(&*pieces[source].bytes));
+        self.store_of_one(id, &|source| iter::once(&*pieces[source].bytes), ());
         self.wanted_of_one = others;
     }
 }

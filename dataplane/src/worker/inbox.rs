@@ -8,6 +8,7 @@ use mpxdp_proto::time::Instant;
 
 use super::flows::Entry;
 use super::handle::Command;
+use super::probe::Probe;
 use super::{Attached, Core, Worker};
 use crate::connection::Wishes;
 use crate::port::Port;
@@ -17,7 +18,7 @@ use crate::stats::{Closed, PortReport, TableSizes};
 /// How many of each kind a turn takes, so that none keeps the ports waiting.
 const AT_ONCE: usize = 64;
 
-impl<P: Port> Worker<P> {
+impl<P: Port, S: Probe> Worker<P, S> {
     /// Carries out what was commanded; says how many commands there were.
     pub(super) fn take_commands(&mut self) -> usize {
         let mut taken = 0;
@@ -73,8 +74,8 @@ impl Core {
         {
             taken += 1;
             self.handle.counters.handed_over();
-            self.segment(now, None, 0, stray.bytes.len(), iter::once(&*stray.bytes));
-            self.store(|_| iter::once(&*stray.bytes));
+            self.segment(now, None, 0, stray.bytes.len(), iter::once(&*stray.bytes), ());
+            self.store(|_| iter::once(&*stray.bytes), ());
         }
         taken
     }

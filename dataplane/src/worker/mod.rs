@@ -3,8 +3,8 @@
 //! `turn` is the way of a packet, on two pages. Around it: `open` is what a SYN leads to, `cookies`
 //! the same without keeping anything, `events` what a subflow tells, `held` the detour of payload
 //! that has to be proved by a checksum, `inbox` what other threads ask for, `thread` the loop that
-//! takes turns and sleeps. The rest are parts: the table of flows, timers, counters, and what
-//! workers and other threads share.
+//! takes turns and sleeps, `probe` how a benchmark looks into a turn. The rest are parts: the table
+//! of flows, timers, counters, and what workers and other threads share.
 
 mod bell;
 mod cookies;
@@ -16,6 +16,7 @@ mod held;
 mod inbox;
 mod limit;
 mod open;
+mod probe;
 mod shared;
 mod sources;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use crate::receive::{Claim, Wanted};
 pub(crate) use self::counters::Counter;
 pub(crate) use self::flows::{FlowId, FlowKey};
 pub(crate) use self::handle::{Command, Handle, Inbox};
+pub use self::probe::{Probe, Stage};
 pub(crate) use self::shared::{JoinLimits, Shared, TokenInUse};
 pub(crate) use self::thread::run;
 
@@ -67,17 +69,20 @@ pub(crate) struct PortFacts {
     pub(crate) mtu: u32,
 }
 
-/// One worker.
-pub(crate) struct Worker<P: Port> {
+/// One worker. The probe is of no size and does nothing, unless somebody measures.
+pub(crate) struct Worker<P: Port, S: Probe = ()> {
     ports: Vec<Attached<P>>,
     core: Core,
     /// The frames of a burst; empty between bursts.
     frames: Vec<RxFrame>,
+    probe: S,
 }
 
 /// What came of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Progress {
+    /// How many packets came in.
+    pub(crate) packets: usize,
     /// There was something to do.
     pub(crate) busy: bool,
     /// The worker was told to stop, and has: nothing is left.
@@ -144,6 +149,23 @@ impl<P: Port> Worker<P> {
         ports: Vec<Attached<P>>,
         shared: Arc<Shared>,
     ) -> io::Result<(Self, Arc<Handle>)> {
+        Self::with_probe(index, cpu, ports, shared, ())
+    }
+}
+
+impl<P: Port, S: Probe> Worker<P, S> {
+    /// As [`new`](Worker::new), with a probe that watches the stages of its turns.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is left.
+    pub(crate) fn with_probe(
+        index: usize,
+        cpu: Option<usize>,
+        ports: Vec<Attached<P>>,
+        shared: Arc<Shared>,
+        probe: S,
+    ) -> io::Result<(Self, Arc<Handle>)> {
         let (handle, inbox) = Handle::new(index, cpu)?;
         let handle = Arc::new(handle);
         let core = Core {
@@ -166,6 +188,6 @@ impl<P: Port> Worker<P> {
             wanted_of_one: Vec::new(),
             claims: Vec::new(),
         };
-        Ok((Self { ports, core, frames: Vec::new() }, handle))
+        Ok((Self { ports, core, frames: Vec::new(), probe }, handle))
     }
 }

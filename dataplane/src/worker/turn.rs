@@ -7,6 +7,7 @@ use mpxdp_proto::wire::{Frame, IpFields, emit_frame, parse_frame};
 
 use super::counters::{Counters, WorkerDrop};
 use super::flows::{Entry, FlowId, FlowKey, Path};
+use super::probe::{Probe, Stage};
 use super::{Answer, Attached, Core, Progress, Worker};
 use crate::checksum;
 use crate::port::{Port, RxFrame, TxFrame};
@@ -21,7 +22,7 @@ const BURST: usize = 64;
 /// second-level cache in use (256 KiB), as the copy needs the same again for its target.
 const SUB_BATCH: usize = 128 << 10;
 
-impl<P: Port> Worker<P> {
+impl<P: Port, S: Probe> Worker<P, S> {
     /// Takes a burst from each port and does everything that follows from it, and what else is
     /// due at `now`: commands, wishes of applications, timers.
     pub(crate) fn turn(&mut self, now: Instant) -> Progress {
@@ -32,18 +33,23 @@ impl<P: Port> Worker<P> {
         packets += self.core.take_strays(now);
         let asked = self.take_commands() + self.core.take_wishes(now);
         let due = self.core.take_due(now);
+        self.probe.mark(Stage::Rest);
         self.answer(now);
+        self.probe.mark(Stage::Acknowledge);
         if packets + asked + due > 0 {
             self.publish_tables();
         }
-        Progress { busy: packets + asked + due > 0, done: self.core.is_done(now) }
+        let done = self.core.is_done(now);
+        self.probe.mark(Stage::Rest);
+        Progress { packets, busy: packets + asked + due > 0, done }
     }
 
     /// Receives one burst of one port.
     fn receive(&mut self, now: Instant, index: usize) -> usize {
-        let Self { ports, core, frames } = self;
+        let Self { ports, core, frames, probe } = self;
         let port = &mut ports[index].port;
         let packets = port.receive(BURST, frames);
+        probe.mark(Stage::Receive);
         if packets == 0 {
             return 0;
         }
@@ -52,13 +58,14 @@ impl<P: Port> Worker<P> {
             let packet = pieces(port, frames, at);
             let (buffers, len) =
                 packet.clone().fold((0, 0), |(n, len), piece| (n + 1, len + piece.len()));
-            core.segment(now, Some(index), at, len, packet);
+            core.segment(now, Some(index), at, len, packet, *probe);
             (at, bytes, unstored) = (at + buffers, bytes + len, unstored + len);
             if unstored >= SUB_BATCH || at == frames.len() {
-                core.store(|source| pieces(port, frames, source));
+                core.store(|source| pieces(port, frames, source), *probe);
                 // Frames go back at once, so that no reader, however slow, can starve the NIC.
                 // Those that are left move to the front.
                 port.recycle(frames.drain(..at));
+                probe.mark(Stage::Recycle);
                 (at, unstored) = (0, 0);
             }
         }
@@ -100,15 +107,18 @@ impl Core {
         source: usize,
         len: usize,
         packet: impl Iterator<Item = &'a [u8]> + Clone,
+        probe: impl Probe,
     ) {
         let first = packet.clone().next().unwrap_or_default();
         let frame = match parse_frame(first, len) {
             Ok(frame) => frame,
             Err(reason) => return self.handle.counters.parse_error(reason),
         };
+        probe.mark(Stage::Parse);
         if !is_checksum_right(&frame, packet.clone()) {
             return self.handle.counters.dropped(WorkerDrop::TcpChecksum);
         }
+        probe.mark(Stage::Checksum);
         let key = FlowKey { local: frame.local, remote: frame.remote };
         let path = port.map(|port| Path { link: frame.link.reply(), port });
         let Some(id) = self.flows.find(&key) else {
@@ -137,6 +147,7 @@ impl Core {
         }
         self.take_events(id);
         self.place(now, id, source, frame.payload_at, packet);
+        probe.mark(Stage::Subflow);
     }
 
     /// Has the payload that `placements` tells of, which lies at `payload_at` of the packet, stored
@@ -167,18 +178,22 @@ impl Core {
 
     /// Stores what was placed: for each connection one claim, the copies, and one commit. `packet`
     /// gives the buffers of the packet that a source names.
-    pub(super) fn store<'a, I>(&mut self, packet: impl Fn(usize) -> I)
+    pub(super) fn store<'a, I>(&mut self, packet: impl Fn(usize) -> I, probe: impl Probe)
     where
         I: Iterator<Item = &'a [u8]>,
     {
         while let Some(id) = self.take_wanted_of_one() {
-            self.store_of_one(id, &packet);
+            self.store_of_one(id, &packet, probe);
         }
     }
 
     /// Stores `wanted_of_one`, which is of the flow `id`, and empties it.
-    pub(super) fn store_of_one<'a, I>(&mut self, id: FlowId, packet: &impl Fn(usize) -> I)
-    where
+    pub(super) fn store_of_one<'a, I>(
+        &mut self,
+        id: FlowId,
+        packet: &impl Fn(usize) -> I,
+        probe: impl Probe,
+    ) where
         I: Iterator<Item = &'a [u8]>,
     {
         let wanted = &self.wanted_of_one;
@@ -188,6 +203,7 @@ impl Core {
         {
             let ring = &connection.ring;
             let outcome = ring.claim(wanted, &mut self.claims);
+            probe.mark(Stage::Claim);
             for claim in &mut self.claims {
                 let mut skip = claim.at() as usize;
                 for piece in packet(claim.source() as usize) {
@@ -203,6 +219,7 @@ impl Core {
                     }
                 }
             }
+            probe.mark(Stage::Copy);
             if let Some(record) = &flow.record {
                 // Before the commit, so that whoever sees the bytes sees them counted.
                 let queue = self.facts[flow.path.port].queue;
@@ -222,6 +239,7 @@ impl Core {
             }
         }
         self.wanted_of_one.clear();
+        probe.mark(Stage::Commit);
     }
 
     /// Moves what is to be stored of one flow to `wanted_of_one`, and says of which.

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod pipeline;
 mod throughput;
 
 use std::io::{self, Write};
@@ -37,6 +38,8 @@ enum Command {
     Demo(DemoArguments),
     /// Measure how fast the receivers are, and what that costs.
     Throughput(throughput::Arguments),
+    /// Take the data plane apart: what a packet costs, stage by stage, without a kernel.
+    Pipeline(pipeline::PipelineArguments),
     /// Send with the kernel's MPTCP or TCP; one JSON document on standard output.
     Sender(SenderArguments),
     /// Receive with the kernel's MPTCP or TCP; one JSON document on standard output.
@@ -271,6 +274,7 @@ pub(crate) fn run() -> Result<u8> {
             Ok(u8::from(!exact))
         }
         Command::Throughput(arguments) => arguments.run(),
+        Command::Pipeline(arguments) => pipeline::run(arguments),
         Command::Sender(arguments) => {
             let report = sender::run(&arguments.options()?)?;
             let failed = report.connections.iter().any(|connection| connection.error.is_some());

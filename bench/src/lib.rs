@@ -8,6 +8,7 @@
 //! * [`topology`] is what the machine's CPUs share, [`placement`] the ways to place a receiver on them.
 //! * [`trial`] measures one receiver at one place, which the benchmarks are made of.
 //! * [`demo`] puts the receivers side by side, [`throughput`] measures them in detail.
+//! * [`pipeline`] takes the data plane apart, without a kernel.
 //! * [`document`] is what every benchmark writes, [`environment`] what it says about the machine.
 //!
 //! Everything here is for tests and benchmarks; an application links the crate `mpxdp` instead.
@@ -20,6 +21,7 @@ mod interrupt;
 pub mod lab;
 pub mod measure;
 mod owner;
+pub mod pipeline;
 pub mod placement;
 mod progress;
 pub mod relay;

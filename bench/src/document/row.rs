@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Ratio;
+use super::{Pipeline, Ratio};
 use crate::measure::Spread;
 
 /// One receiver under one set of conditions, measured several times.
@@ -242,16 +242,6 @@ pub struct Percentiles {
     pub p999: f64,
     /// The greatest.
     pub max: f64,
-}
-
-/// What the stages of the receive path cost by themselves.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Pipeline {
-    /// Nanoseconds for a packet, by stage.
-    pub nanoseconds_per_packet: BTreeMap<String, f64>,
-    /// What bounds the rate, in bits a second, by name.
-    #[serde(default)]
-    pub limits: BTreeMap<String, f64>,
 }
 
 /// The greatest spread, of greatest less least round against the median, with which a median is let

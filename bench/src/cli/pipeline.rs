@@ -1,0 +1,82 @@
+//! `mpxdp-bench pipeline`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use mpxdp_bench::document::{self, Target};
+use mpxdp_bench::pipeline::{self, Amount, Plan};
+use mpxdp_bench::{Error, Interrupt, Result};
+
+/// What a packet costs from the port to the reader, stage by stage, without a kernel.
+#[derive(Args)]
+pub(super) struct PipelineArguments {
+    /// Bytes of payload of a packet, 1 to 8960.
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 1448, 8948], value_name = "N")]
+    payload: Vec<u32>,
+    /// Subflows of the connection, 1 to 8; its packets take them in turn.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8], value_name = "N")]
+    subflows: Vec<u32>,
+    /// Connections; several have one subflow each, and packets take them in turn.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10_000], value_name = "N")]
+    connections: Vec<u32>,
+    /// Per cent of the packets that come 1 to 16 packets of their connection late.
+    #[arg(long, value_delimiter = ',', default_values_t = [0.0, 5.0], value_name = "PERCENT")]
+    reorder: Vec<f64>,
+    /// Length of a measurement.
+    #[arg(long, default_value_t = 0.1, value_name = "S", value_parser = super::seconds)]
+    seconds: f64,
+    /// Packets of a measurement, instead of its length.
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    packets: Option<u64>,
+    /// Measurements of each case.
+    #[arg(long, default_value_t = 5, value_name = "R")]
+    rounds: usize,
+    /// Run on this CPU.
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    /// Write one JSON document to a file or (-) standard output.
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+}
+
+pub(super) fn run(arguments: PipelineArguments) -> Result<u8> {
+    let PipelineArguments {
+        payload,
+        subflows,
+        connections,
+        reorder,
+        seconds,
+        packets,
+        rounds,
+        cpu,
+        json,
+    } = arguments;
+    let plan = Plan {
+        payloads: payload,
+        subflows,
+        connections,
+        reorder,
+        amount: match packets {
+            Some(packets) => Amount::Packets(packets),
+            None => Amount::Time(Duration::from_secs_f64(seconds)),
+        },
+        rounds,
+        cpu,
+    };
+    let cases = plan.cases()?.len();
+    let interrupt = Interrupt::install()?;
+    let mut to = json.map(|target| target.open()).transpose()?;
+    // Whoever started this may be gone, and then there is nobody to tell.
+    let mut stderr = io::stderr();
+    let mut done = 0;
+    let document = pipeline::run(&plan, &interrupt, |_| {
+        done += 1;
+        let _ = write!(stderr, "\rcase {done} of {cases}");
+    })?;
+    let _ = writeln!(stderr, "\r{}", pipeline::summary(&document));
+    if let Some(to) = &mut to {
+        document::write(&document, to.as_mut())?;
+    }
+    if document.interrupted { Err(Error::Interrupted) } else { Ok(0) }
+}

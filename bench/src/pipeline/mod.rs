@@ -1,0 +1,314 @@
+//! The data plane without a kernel: what a packet costs from the port to the reader, and where.
+//!
+//! Packets are made ahead in blocks (`peer`), lie on a cable in memory, and go through the worker of
+//! an engine to a reader (`rig`), all on one thread. The same case is measured twice: as it is, and
+//! with a clock between the stages (`clock`). Beside it stand the limits of the machine over the
+//! same frames (`limits`) and another TCP in user space (`smol`). docs/benchmarking.md says how to
+//! read the numbers.
+
+mod clock;
+mod limits;
+mod peer;
+mod plan;
+mod rig;
+mod smol;
+mod table;
+
+use std::fs;
+
+use mpxdp::CpuList;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+pub use self::clock::{Calibration, STAGES, StageClock, Watch};
+pub use self::plan::{Amount, Case, Plan};
+pub use self::table::{summary, table};
+
+use self::limits::Work;
+use self::peer::{Peer, Shape};
+use self::rig::{Measured, Rig};
+use self::smol::Smoltcp;
+use crate::document::{Clock, Document, Limits, NotRun, Pipeline, Row, Stages};
+use crate::measure::Spread;
+use crate::{Error, Interrupt, Result};
+
+/// Descriptors that a process needs besides one for each of many connections.
+const SPARE_DESCRIPTORS: u64 = 256;
+
+/// Measures all cases of `plan`; `progress` is told of each row.
+///
+/// # Errors
+///
+/// A plan that cannot be, too few descriptors, a packet that got lost or damaged.
+pub fn run(plan: &Plan, interrupt: &Interrupt, mut progress: impl FnMut(&Row)) -> Result<Document> {
+    let cases = plan.cases()?;
+    if let Some(cpu) = plan.cpu {
+        let pinned = [cpu].into_iter().collect::<CpuList>().pin_this_thread();
+        pinned.map_err(|e| Error::Usage(format!("--cpu {cpu}: {e}")))?;
+    }
+    let mut document = Document::new();
+    let cases = affordable(cases, &mut document.not_run)?;
+    let calibration = Calibration::measure();
+    for case in cases {
+        if interrupt.is_set() {
+            document.interrupted = true;
+            break;
+        }
+        let row = measure(&case, plan, &calibration, interrupt)?;
+        if let Some(Pipeline { explained: false, explained_fraction, .. }) = row.pipeline {
+            document.remarks.push(format!(
+                "payload {}, {} subflows, {} connections, {} % late: the stages add up to {:.0} % of \
+                 the total, so they do not explain it",
+                case.payload,
+                case.subflows,
+                case.connections,
+                case.reorder_percent,
+                100.0 * explained_fraction
+            ));
+        }
+        progress(&row);
+        document.results.push(row);
+    }
+    if !document.environment.optimised {
+        let remark = "built without optimisation, or with checks: no measure of anything";
+        document.remarks.push(remark.into());
+    }
+    Ok(document)
+}
+
+/// The cases that there is memory for, the others being added to `not_run`; raises the limit of
+/// descriptors for those.
+fn affordable(cases: Vec<Case>, not_run: &mut Vec<NotRun>) -> Result<Vec<Case>> {
+    let available = available_memory();
+    let mut within = Vec::new();
+    for case in cases {
+        if case.memory() <= available {
+            within.push(case);
+            continue;
+        }
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        let what = format!("pipeline, {} connections", case.connections);
+        let reason = format!(
+            "they take {:.1} GiB of memory, and {:.1} are available",
+            gib(case.memory()),
+            gib(available)
+        );
+        if not_run.iter().all(|known| known.what != what) {
+            not_run.push(NotRun { what, reason });
+        }
+    }
+    if within.is_empty() {
+        let NotRun { what, reason } = not_run.first().expect("a plan has a case");
+        return Err(Error::Missing(format!("{what}: {reason}")));
+    }
+    let most = within.iter().map(|case| case.connections).max().unwrap_or(1);
+    // An eventfd for each connection.
+    let needed = u64::from(most) + SPARE_DESCRIPTORS;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)
+        .map_err(|e| Error::failed("the limit of descriptors", e))?;
+    if soft < needed && setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard).is_err()
+        || hard < needed
+    {
+        return Err(Error::Missing(format!(
+            "pipeline: {most} connections take {needed} descriptors, and {hard} are allowed: raise \
+             `ulimit -n`, or name fewer --connections"
+        )));
+    }
+    Ok(within)
+}
+
+/// Bytes that the kernel could give without swapping, less a tenth; all if it does not tell.
+fn available_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.map_or(u64::MAX, |kib| kib * 1024 / 10 * 9)
+}
+
+/// Measures one case.
+fn measure(
+    case: &Case,
+    plan: &Plan,
+    calibration: &Calibration,
+    interrupt: &Interrupt,
+) -> Result<Row> {
+    let shape = Shape {
+        connections: case.connections,
+        subflows: case.subflows,
+        payload: case.payload as usize,
+        reorder: case.reorder_percent,
+        mptcp: true,
+    };
+    let packet = Peer::headers(shape.mptcp) + shape.payload;
+    let stage_clock = StageClock::default();
+    let (mut totals, mut stages, mut packets) = (Vec::new(), Vec::new(), 0);
+    let mut total = |rig: &mut Rig<()>| -> Result<()> {
+        interrupt.check()?;
+        let all = repeat(plan.amount, calibration, |most| rig.block(packet, most))?;
+        packets += all.packets;
+        totals.push(per_packet(&all, calibration));
+        Ok(())
+    };
+    let mut by_stage = |rig: &mut Rig<&StageClock>| -> Result<()> {
+        interrupt.check()?;
+        // What came before this round does not count.
+        let _ = stage_clock.take(calibration);
+        let all = repeat(plan.amount, calibration, |most| rig.block(packet, most))?;
+        stages.push(stage_clock.take(calibration).map(|ticks| ticks / all.packets as f64));
+        Ok(())
+    };
+    if case.is_large() {
+        // There may be no memory or descriptors for two.
+        with_rig(shape, case, (), |rig| (0..plan.rounds).try_for_each(|_| total(rig)))?;
+        with_rig(shape, case, &stage_clock, |rig| {
+            (0..plan.rounds).try_for_each(|_| by_stage(rig))
+        })?;
+    } else {
+        // Round by round, so that what else the machine does meets both alike.
+        with_rig(shape, case, (), |bare| {
+            with_rig(shape, case, &stage_clock, |watched| {
+                (0..plan.rounds).try_for_each(|_| total(bare).and_then(|()| by_stage(watched)))
+            })
+        })?;
+    }
+
+    let limits = measure_limits(shape, case, plan, calibration)?;
+    let total = Spread::of(totals).expect("there is a round at least");
+    let median = |at: usize| {
+        Spread::of(stages.iter().map(|stage: &[f64; STAGES]| stage[at]))
+            .expect("there is a round at least")
+            .median
+    };
+    let stages: [f64; STAGES] = std::array::from_fn(median);
+    let nanoseconds = |ticks: f64| calibration.nanoseconds(ticks);
+    let explained_fraction = stages.iter().sum::<f64>() / total.median;
+    let in_nanoseconds = Spread {
+        median: nanoseconds(total.median),
+        min: nanoseconds(total.min),
+        max: nanoseconds(total.max),
+    };
+    let packets_per_second = 1e9 / in_nanoseconds.median;
+    let bits = f64::from(case.payload) * 8.0 * 1e9;
+    let has_cycles = cfg!(target_arch = "x86_64");
+    let pipeline = Pipeline {
+        case: *case,
+        packet_bytes: packet as u32,
+        buffers_per_packet: packet.div_ceil(rig::FRAME_SIZE) as u32,
+        packets,
+        total_nanoseconds_per_packet: in_nanoseconds,
+        nanoseconds_per_packet: Stages::new(stages.map(nanoseconds)),
+        total_cycles_per_packet: has_cycles.then_some(total),
+        cycles_per_packet: has_cycles.then(|| Stages::new(stages)),
+        explained_fraction,
+        explained: Pipeline::is_explained(explained_fraction),
+        packets_per_second,
+        limits,
+        clock: Clock {
+            source: if has_cycles { "tsc" } else { "monotonic" }.into(),
+            ticks_per_second: calibration.ticks_per_nanosecond * 1e9,
+            mark_nanoseconds: nanoseconds(calibration.mark),
+        },
+    };
+    Ok(Row {
+        benchmark: "pipeline".into(),
+        receiver: "mpxdp".into(),
+        mtu: (packet - peer::LINK.wire_len()) as u32,
+        subflows: case.subflows,
+        placement: "one thread".into(),
+        best: true,
+        mode: "a cable in memory".into(),
+        mptcp: true,
+        rounds: plan.rounds,
+        // The fastest round is the greatest rate.
+        bits_per_second: Some(Spread {
+            median: bits / in_nanoseconds.median,
+            min: bits / in_nanoseconds.max,
+            max: bits / in_nanoseconds.min,
+        }),
+        pipeline: Some(pipeline),
+        ..Row::default()
+    })
+}
+
+/// Measures with a warm rig; before and after, what is read is compared with what was sent.
+fn with_rig<W: Watch>(
+    shape: Shape,
+    case: &Case,
+    watch: W,
+    run: impl FnOnce(&mut Rig<W>) -> Result<()>,
+) -> Result<()> {
+    let mut rig = Rig::new(shape, case.ring_bytes, watch)?;
+    rig.warm_up(shape, case.ring_bytes)?;
+    rig.set_verify(false);
+    run(&mut rig)?;
+    rig.set_verify(true);
+    rig.finish()
+}
+
+fn measure_limits(
+    shape: Shape,
+    case: &Case,
+    plan: &Plan,
+    calibration: &Calibration,
+) -> Result<Limits> {
+    let mut frames = limits::Limits::new(shape, case.ring_bytes);
+    let mut median_of = |work: Work| -> Result<f64> {
+        frames.block(work);
+        let rounds: Result<Vec<f64>> = (0..plan.rounds)
+            .map(|_| {
+                let all = repeat(plan.amount, calibration, |_| Ok(frames.block(work)))?;
+                Ok(calibration.nanoseconds(per_packet(&all, calibration)))
+            })
+            .collect();
+        Ok(Spread::of(rounds?).expect("there is a round at least").median)
+    };
+    let memcpy = median_of(Work::Copy)?;
+    let checksum = median_of(Work::Checksum)?;
+    let checksum_copy = median_of(Work::ChecksumAndCopy)?;
+    let same = case.connections == 1 && case.subflows == 1 && case.reorder_percent == 0.0;
+    let smoltcp = if same {
+        let mut smoltcp = Smoltcp::new(shape.payload, case.ring_bytes)?;
+        smoltcp.block()?;
+        let rounds: Result<Vec<f64>> = (0..plan.rounds)
+            .map(|_| {
+                let all = repeat(plan.amount, calibration, |_| smoltcp.block())?;
+                Ok(calibration.nanoseconds(per_packet(&all, calibration)))
+            })
+            .collect();
+        Spread::of(rounds?).map(|rounds| rounds.median)
+    } else {
+        None
+    };
+    Ok(Limits { memcpy, checksum, checksum_copy, smoltcp })
+}
+
+/// Measures blocks until there are enough; `block` is told how many packets are wanted at most.
+fn repeat(
+    amount: Amount,
+    calibration: &Calibration,
+    mut block: impl FnMut(usize) -> Result<Measured>,
+) -> Result<Measured> {
+    let mut all = Measured::default();
+    loop {
+        let left = match amount {
+            Amount::Packets(packets) => packets - all.packets.min(packets),
+            Amount::Time(time) => {
+                let passed = calibration.nanoseconds(all.ticks as f64);
+                if passed < time.as_nanos() as f64 { u64::MAX } else { 0 }
+            }
+        };
+        if left == 0 {
+            return Ok(all);
+        }
+        all.add(block(usize::try_from(left).unwrap_or(usize::MAX))?);
+    }
+}
+
+/// Ticks of a packet, without those of reading the clock.
+fn per_packet(measured: &Measured, calibration: &Calibration) -> f64 {
+    let Measured { ticks, packets, readings } = *measured;
+    let reading = readings as f64 * calibration.reading;
+    (ticks as f64 - reading).max(0.0) / packets.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests;

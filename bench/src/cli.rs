@@ -1,5 +1,6 @@
 //! The command line.
 
+mod latency;
 mod pipeline;
 mod throughput;
 
@@ -46,6 +47,14 @@ enum Command {
     Receiver(ReceiverArguments),
     /// Pass frames between two interfaces through middleboxes, until SIGINT or SIGTERM.
     Relay(RelayArguments),
+    /// How long messages take to the application that reads them.
+    Latency(latency::LatencyArguments),
+    /// What `latency` sends with; one JSON document on standard output.
+    #[command(hide = true)]
+    LatencySender(latency::SenderArguments),
+    /// What `latency` reads with; one JSON document on standard output.
+    #[command(hide = true)]
+    LatencyReader(latency::ReaderArguments),
 }
 
 #[derive(Subcommand)]
@@ -288,6 +297,9 @@ pub(crate) fn run() -> Result<u8> {
             Ok(u8::from(failed))
         }
         Command::Relay(arguments) => relay(arguments),
+        Command::Latency(arguments) => arguments.run().map(|()| 0),
+        Command::LatencySender(arguments) => print(&arguments.run()?).map(|()| 0),
+        Command::LatencyReader(arguments) => print(&arguments.run()?).map(|()| 0),
     }
 }
 

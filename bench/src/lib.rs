@@ -7,6 +7,7 @@
 //! * [`measure`] places the NIC's processing on a CPU and says what a receiver cost.
 //! * [`topology`] is what the machine's CPUs share, [`placement`] the ways to place a receiver on them.
 //! * [`trial`] measures one receiver at one place, which the benchmarks are made of.
+//! * [`latency`] measures how long messages take.
 //! * [`demo`] puts the receivers side by side, [`throughput`] measures them in detail.
 //! * [`pipeline`] takes the data plane apart, without a kernel.
 //! * [`document`] is what every benchmark writes, [`environment`] what it says about the machine.
@@ -19,6 +20,7 @@ pub mod environment;
 mod error;
 mod interrupt;
 pub mod lab;
+pub mod latency;
 pub mod measure;
 mod owner;
 pub mod pipeline;

@@ -257,3 +257,39 @@ pub(crate) fn ticks_per_second() -> f64 {
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     if ticks > 0 { ticks as f64 } else { 100.0 }
 }
+
+/// Lets a blocking read of a socket poll the queue that its packets come in on, for so long
+/// (`SO_BUSY_POLL`).
+pub(crate) fn set_busy_poll(socket: BorrowedFd<'_>, microseconds: u32) -> io::Result<()> {
+    let value = libc::c_int::try_from(microseconds).map_err(io::Error::other)?;
+    // SAFETY: the option takes an int, and `value` is one that outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BUSY_POLL,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The kernel's number of the queue that a socket's last packet came in on (`SO_INCOMING_NAPI_ID`);
+/// 0 if it knows none.
+pub(crate) fn incoming_napi_id(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut id: libc::c_uint = 0;
+    let mut length = size_of::<libc::c_uint>() as libc::socklen_t;
+    // SAFETY: the option gives an unsigned int, and `id` is one, of `length` bytes, that outlives
+    // the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_INCOMING_NAPI_ID,
+            (&raw mut id).cast(),
+            &raw mut length,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(id) }
+}

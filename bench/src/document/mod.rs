@@ -10,6 +10,7 @@
 //! that documents of other benchmarks and of earlier versions can be read by the same types. A row
 //! is made from those fields that apply: `Row { benchmark: "...".into(), ..Row::default() }`.
 
+mod latency;
 mod pipeline;
 mod ratio;
 mod row;
@@ -19,11 +20,12 @@ use std::io::{Read, Write};
 
 use serde::{Deserialize, Serialize};
 
+pub use latency::{Latency, Percentiles};
 pub use pipeline::{Clock, Limits, Pipeline, Stages};
 pub use ratio::Ratio;
 pub use row::{
-    Busy, ContextSwitches, CpuSeconds, Latency, NOISY_SPREAD, OneCpu, Percentiles, Retransmissions,
-    Round, Row, Timeline, Tried,
+    Busy, ContextSwitches, CpuSeconds, NOISY_SPREAD, OneCpu, Retransmissions, Round, Row, Timeline,
+    Tried,
 };
 pub use target::Target;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pipeline, Ratio};
+use super::{Latency, Pipeline, Ratio};
 use crate::measure::Spread;
 
 /// One receiver under one set of conditions, measured several times.
@@ -216,32 +216,6 @@ pub struct Tried {
     pub placement: String,
     /// Its rate.
     pub bits_per_second: f64,
-}
-
-/// Latency of single messages.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    /// Messages that were measured.
-    pub samples: u64,
-    /// Nanoseconds.
-    pub nanoseconds: Percentiles,
-}
-
-/// A distribution.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Percentiles {
-    /// The least.
-    pub min: f64,
-    /// The median.
-    pub p50: f64,
-    /// 90 % are not above it.
-    pub p90: f64,
-    /// 99 % are not above it.
-    pub p99: f64,
-    /// 99.9 % are not above it.
-    pub p999: f64,
-    /// The greatest.
-    pub max: f64,
 }
 
 /// The greatest spread, of greatest less least round against the median, with which a median is let

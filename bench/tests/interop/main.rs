@@ -8,6 +8,7 @@ mod disk;
 mod endings;
 mod harness;
 mod lab;
+mod latency;
 mod many;
 mod relay;
 mod stop;

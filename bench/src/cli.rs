@@ -1,5 +1,6 @@
 //! The command line.
 
+mod front_end;
 mod latency;
 mod pipeline;
 mod throughput;
@@ -15,6 +16,7 @@ use mpxdp_bench::demo;
 use mpxdp_bench::document::{self, Target};
 use mpxdp_bench::lab::{Family, Lab, Side};
 use mpxdp_bench::relay::{self, Relay};
+use mpxdp_bench::remote::{self, ServeOptions};
 use mpxdp_bench::traffic::socket::Protocol;
 use mpxdp_bench::traffic::{receiver, sender};
 use mpxdp_bench::trial::Receiver;
@@ -43,6 +45,12 @@ enum Command {
     Pipeline(pipeline::PipelineArguments),
     /// Send with the kernel's MPTCP or TCP; one JSON document on standard output.
     Sender(SenderArguments),
+    /// Take packets and do nothing with them; `throughput` runs it.
+    #[command(hide = true)]
+    Recycle(front_end::RecycleArguments),
+    /// Send TCP segments that nobody answers; `throughput` runs it.
+    #[command(hide = true)]
+    Blast(front_end::BlastArguments),
     /// Receive with the kernel's MPTCP or TCP; one JSON document on standard output.
     Receiver(ReceiverArguments),
     /// Pass frames between two interfaces through middleboxes, until SIGINT or SIGTERM.
@@ -119,8 +127,16 @@ enum SideName {
 #[derive(Args)]
 struct SenderArguments {
     /// Where to connect to.
-    #[arg(long, value_name = "ADDR:PORT")]
-    connect: SocketAddr,
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "serve")]
+    connect: Option<SocketAddr>,
+    /// Wait here for a receiving host to say what to send (`throughput --sender`), until SIGINT or
+    /// SIGTERM.
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with_all = ["connect", "content"])]
+    serve: Option<SocketAddr>,
+    /// With --serve: an address that may be sent to though the receiving host does not ask from there;
+    /// may be repeated.
+    #[arg(long, value_name = "ADDR", requires = "serve")]
+    allow: Vec<std::net::IpAddr>,
     /// What to speak.
     #[arg(long, value_enum, default_value_t = Protocol::Mptcp)]
     protocol: Protocol,
@@ -160,7 +176,7 @@ struct SenderArguments {
 }
 
 #[derive(Args)]
-#[group(required = true, multiple = false)]
+#[group(id = "content", multiple = false)]
 struct ContentArguments {
     /// Send so many bytes of a fixed pattern.
     #[arg(long, value_name = "N")]
@@ -284,6 +300,13 @@ pub(crate) fn run() -> Result<u8> {
         }
         Command::Throughput(arguments) => arguments.run(),
         Command::Pipeline(arguments) => pipeline::run(arguments),
+        Command::Recycle(arguments) => arguments.run(),
+        Command::Blast(arguments) => arguments.run(),
+        Command::Sender(SenderArguments { serve: Some(at), allow, .. }) => {
+            let interrupt = Interrupt::install()?;
+            remote::serve(ServeOptions { at, allow }, &interrupt)?;
+            Ok(0)
+        }
         Command::Sender(arguments) => {
             let report = sender::run(&arguments.options()?)?;
             let failed = report.connections.iter().any(|connection| connection.error.is_some());
@@ -385,11 +408,11 @@ impl SenderArguments {
                 sender::Content::Time(Duration::from_secs_f64(seconds))
             }
             ContentArguments { file: Some(file), .. } => sender::Content::File(file),
-            _ => return Err(Error::Usage("one of --bytes, --seconds, --file".into())),
+            _ => return Err(Error::Usage("one of --bytes, --seconds and --file is needed".into())),
         };
         Ok(sender::Options {
             protocol: self.protocol,
-            connect: self.connect,
+            connect: self.connect.ok_or_else(|| Error::Usage("--connect is missing".into()))?,
             content,
             write_size: self.write_size,
             connections: self.connections,

@@ -6,6 +6,7 @@
 //! * [`traffic`] is the Linux kernel's own MPTCP and TCP, as a sender and as a receiver.
 //! * [`measure`] places the NIC's processing on a CPU and says what a receiver cost.
 //! * [`topology`] is what the machine's CPUs share, [`placement`] the ways to place a receiver on them.
+//! * [`remote`] is a sender on another host.
 //! * [`trial`] measures one receiver at one place, which the benchmarks are made of.
 //! * [`latency`] measures how long messages take.
 //! * [`demo`] puts the receivers side by side, [`throughput`] measures them in detail.
@@ -27,6 +28,7 @@ pub mod pipeline;
 pub mod placement;
 mod progress;
 pub mod relay;
+pub mod remote;
 mod sys;
 mod text;
 pub mod throughput;

@@ -1,12 +1,13 @@
 //! `mpxdp-bench throughput`.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use clap::Args;
-use mpxdp_bench::Result;
 use mpxdp_bench::document::Target;
 use mpxdp_bench::throughput::{self, Options};
-use mpxdp_bench::trial::Receiver;
+use mpxdp_bench::trial::{Hosts, Receiver};
+use mpxdp_bench::{Error, Result};
 
 use super::seconds;
 
@@ -37,6 +38,20 @@ pub(super) struct Arguments {
     /// Which receivers.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
     receivers: Vec<Receiver>,
+    /// Do not measure what the front ends cost by themselves.
+    #[arg(long)]
+    no_front_end: bool,
+    /// Receive on this NIC from another host, instead of in a lab; may be repeated, for subflows over
+    /// several. MTU, addresses, routes and path manager are as they are.
+    #[arg(long, value_name = "IF", requires = "listen", requires = "sender")]
+    #[arg(conflicts_with_all = ["mtu", "links", "name"])]
+    nic: Vec<String>,
+    /// With --nic: the address of the NIC that receivers listen on.
+    #[arg(long, value_name = "ADDR:PORT", requires = "nic")]
+    listen: Option<SocketAddr>,
+    /// With --nic: where `mpxdp-bench sender --serve` waits on the other host.
+    #[arg(long, value_name = "HOST:PORT", requires = "nic")]
+    sender: Option<String>,
     /// Write one JSON document to a file or (-) standard output.
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
@@ -50,6 +65,12 @@ impl Arguments {
     pub(super) fn run(self) -> Result<u8> {
         let time = Duration::from_secs_f64(self.seconds);
         let warmup = self.warmup.map(Duration::from_secs_f64);
+        let hosts = match (self.listen, self.sender) {
+            (Some(listen), Some(sender)) => {
+                Some(Hosts { nics: self.nic, listen, sender: resolved(&sender)? })
+            }
+            _ => None,
+        };
         let complete = throughput::run(&Options {
             name: self.name,
             mtus: self.mtu,
@@ -60,8 +81,17 @@ impl Arguments {
             rounds: self.rounds,
             placement: self.placement,
             receivers: self.receivers,
+            front_end: !self.no_front_end,
+            hosts,
             json: self.json,
         })?;
         Ok(u8::from(!complete))
     }
+}
+
+/// The first address of a host and port.
+fn resolved(text: &str) -> Result<SocketAddr> {
+    let failed = |why: &dyn std::fmt::Display| Error::Usage(format!("--sender {text}: {why}"));
+    let mut addresses = text.to_socket_addrs().map_err(|error| failed(&error))?;
+    addresses.next().ok_or_else(|| failed(&"it has no address"))
 }

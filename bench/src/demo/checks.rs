@@ -38,7 +38,7 @@ pub(super) fn exactness(bench: &mut Bench<'_>, folder: &Path) -> Result<Exactnes
     hash.update(&received);
     let (sent, received) = (sent.unwrap_or_default(), hash.finish());
     let exact = sent == received;
-    Ok(Exactness { mtu: bench.lab.spec().mtu, bytes: EXACT_BYTES, sent, received, exact })
+    Ok(Exactness { mtu: bench.mtu(), bytes: EXACT_BYTES, sent, received, exact })
 }
 
 /// What `mpxdp recv` costs that listens and has no traffic.

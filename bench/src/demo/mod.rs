@@ -117,7 +117,7 @@ fn in_lab(options: &Options) -> Result<Document> {
 /// All receivers at one MTU.
 fn side_by_side(options: &Options, bench: &mut Bench<'_>) -> Result<Vec<Row>> {
     let cpus = environment::cpus();
-    let mtu = bench.lab.spec().mtu;
+    let mtu = bench.mtu();
     let mut best = Vec::new();
     let mut rows = Vec::new();
     for &receiver in &options.receivers {
@@ -135,7 +135,7 @@ fn side_by_side(options: &Options, bench: &mut Bench<'_>) -> Result<Vec<Row>> {
         let fastest = trials.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b));
         let (place, _) = fastest.ok_or_else(|| Error::Failed("no CPU to run on".into()))?;
         let trial = trial(receiver, &place, options.time);
-        rows.push(Row { tried, ..row(bench.lab, &trial) });
+        rows.push(Row { tried, ..row(bench, &trial) });
         best.push((rows.len() - 1, trial));
     }
     let mut measured: Vec<Vec<Outcome>> = best.iter().map(|_| Vec::new()).collect();
@@ -155,13 +155,13 @@ fn trial(receiver: Receiver, place: &Place, time: Duration) -> Trial {
 }
 
 /// A row without its measurements.
-fn row(lab: &Lab, trial: &Trial) -> Row {
+fn row(bench: &Bench<'_>, trial: &Trial) -> Row {
     Row {
         benchmark: "demo".into(),
         receiver: trial.receiver.name().into(),
-        mtu: lab.spec().mtu,
+        mtu: bench.mtu(),
         subflows: trial.subflows,
-        links: lab.spec().links,
+        links: bench.links(),
         placement: trial.place.to_string(),
         best: true,
         seconds: trial.time.as_secs_f64(),

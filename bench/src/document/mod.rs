@@ -10,6 +10,7 @@
 //! that documents of other benchmarks and of earlier versions can be read by the same types. A row
 //! is made from those fields that apply: `Row { benchmark: "...".into(), ..Row::default() }`.
 
+mod front_end;
 mod latency;
 mod pipeline;
 mod ratio;
@@ -20,12 +21,13 @@ use std::io::{Read, Write};
 
 use serde::{Deserialize, Serialize};
 
+pub use front_end::FrontEndRow;
 pub use latency::{Latency, Percentiles};
 pub use pipeline::{Clock, Limits, Pipeline, Stages};
 pub use ratio::Ratio;
 pub use row::{
-    Busy, ContextSwitches, CpuSeconds, NOISY_SPREAD, OneCpu, Retransmissions, Round, Row, Timeline,
-    Tried,
+    AboveFrontEnd, Busy, ContextSwitches, CpuSeconds, NOISY_SPREAD, OneCpu, Retransmissions, Round,
+    Row, Timeline, Tried,
 };
 pub use target::Target;
 
@@ -50,6 +52,9 @@ pub struct Document {
     /// Receivers against each other.
     #[serde(default)]
     pub ratios: Vec<Ratio>,
+    /// What the front ends cost by themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub front_ends: Vec<FrontEndRow>,
     /// What was asked for and not measured, and why.
     #[serde(default)]
     pub not_run: Vec<NotRun>,
@@ -107,6 +112,7 @@ impl Document {
             interrupted: false,
             results: Vec::new(),
             ratios: Vec::new(),
+            front_ends: Vec::new(),
             not_run: Vec::new(),
             exactness: Vec::new(),
             idle: None,

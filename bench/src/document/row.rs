@@ -57,6 +57,12 @@ pub struct Row {
     /// The same by kind: the median of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds_per_gigabyte_by_kind: Option<CpuSeconds>,
+    /// CPU nanoseconds of the receiving side for a packet: the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nanoseconds_per_packet: Option<f64>,
+    /// What of this is not the front end, where that was measured at the same place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above_front_end: Option<AboveFrontEnd>,
     /// Whether the rounds differ so much that the median says little.
     #[serde(default)]
     pub noisy: bool,
@@ -111,12 +117,26 @@ pub struct Round {
     /// `worker:bad_checksum`, `TcpExt:TCPRcvQDrop` for instance. Only what occurred.
     #[serde(default)]
     pub drops: BTreeMap<String, u64>,
+    /// Packets that the receiver's interfaces got during the whole connection.
+    #[serde(default)]
+    pub packets: u64,
     /// Payload bytes of each subflow, in the order of their establishment; of mpxdp only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subflow_bytes: Vec<u64>,
     /// Throughput over time, warm-up included.
     #[serde(default)]
     pub timeline: Timeline,
+}
+
+/// What a receiver costs beyond the front end that brings it the packets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AboveFrontEnd {
+    /// The front end that was taken off: `xdp-recycle` or `xdp-drop`.
+    pub front_end: String,
+    /// CPU nanoseconds for a packet.
+    pub nanoseconds_per_packet: f64,
+    /// CPU nanoseconds for a byte of payload.
+    pub nanoseconds_per_byte: f64,
 }
 
 /// CPU seconds by kind.
@@ -245,6 +265,8 @@ impl Row {
                 irq: kind(|cpu| cpu.irq)?,
             })
         })();
+        let per_packet = measurements.iter().filter_map(Round::nanoseconds_per_packet);
+        self.nanoseconds_per_packet = Spread::of(per_packet).map(|spread| spread.median);
         let relative = self.bits_per_second.map_or(0.0, |spread| spread.relative());
         self.noisy = relative > NOISY_SPREAD;
         self.noisy_reason = self.noisy.then(|| {
@@ -283,6 +305,17 @@ impl Row {
 }
 
 impl Round {
+    /// CPU nanoseconds of the receiving side for a packet; none if no packet was counted.
+    #[must_use]
+    pub fn nanoseconds_per_packet(&self) -> Option<f64> {
+        if self.packets == 0 {
+            return None;
+        }
+        let bytes_per_packet = self.total_bytes as f64 / self.packets as f64;
+        // A nanosecond for a byte is a second for a gigabyte.
+        Some(self.cpu_per_gigabyte()?.total() * bytes_per_packet)
+    }
+
     /// CPU seconds of the receiving side for 10^9 bytes of payload; none if nothing came.
     #[must_use]
     pub fn cpu_per_gigabyte(&self) -> Option<CpuSeconds> {

@@ -10,7 +10,10 @@ use crate::error::{Context, Result};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     protocols: BTreeMap<String, u64>,
+    /// What interfaces lost.
     interfaces: BTreeMap<String, u64>,
+    /// What interfaces received, by their names.
+    packets: BTreeMap<String, u64>,
 }
 
 impl Counters {
@@ -27,12 +30,20 @@ impl Counters {
         };
         let mut protocols = parse_protocols(&read("snmp")?);
         protocols.extend(parse_protocols(&read("netstat")?));
-        Ok(Self { protocols, interfaces: parse_interfaces(&read("dev")?) })
+        let (interfaces, packets) = parse_interfaces(&read("dev")?);
+        Ok(Self { protocols, interfaces, packets })
     }
 
-    /// These, and those of another namespace's interfaces.
+    /// Packets that some interfaces received until a later moment.
     #[must_use]
-    pub fn and_interfaces_of(mut self, other: Self) -> Self {
+    pub fn packets_until(&self, later: &Self, interfaces: &[String]) -> u64 {
+        let of = |counters: &Self, name| counters.packets.get(name).copied().unwrap_or(0);
+        interfaces.iter().map(|name| of(later, name).saturating_sub(of(self, name))).sum()
+    }
+
+    /// These, and what another namespace's interfaces lost.
+    #[must_use]
+    pub fn and_losses_of(mut self, other: Self) -> Self {
         self.interfaces.extend(other.interfaces);
         self
     }
@@ -83,8 +94,8 @@ fn parse_protocols(text: &str) -> BTreeMap<String, u64> {
 }
 
 /// A line for each interface: eight columns of receiving, eight of sending.
-fn parse_interfaces(text: &str) -> BTreeMap<String, u64> {
-    let mut all = BTreeMap::new();
+fn parse_interfaces(text: &str) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
+    let (mut all, mut packets) = (BTreeMap::new(), BTreeMap::new());
     for line in text.lines() {
         let Some((name, columns)) = line.split_once(':') else { continue };
         let columns: Vec<u64> =
@@ -95,8 +106,11 @@ fn parse_interfaces(text: &str) -> BTreeMap<String, u64> {
                 all.insert(format!("{}:{what}", name.trim()), value);
             }
         }
+        if let Some(&received) = columns.get(1) {
+            packets.insert(name.trim().to_owned(), received);
+        }
     }
-    all
+    (all, packets)
 }
 
 #[cfg(test)]
@@ -113,10 +127,15 @@ mod tests {
             "Inter-|   Receive\n face |bytes packets errs drop\n  \
             rcv0: 1 2 3 {dropped} 5 6 7 8 9 10 11 12 13 14 15 16\n"
         );
-        Counters {
-            protocols: parse_protocols(protocols),
-            interfaces: parse_interfaces(&interfaces),
-        }
+        let (interfaces, packets) = parse_interfaces(&interfaces);
+        Counters { protocols: parse_protocols(protocols), interfaces, packets }
+    }
+
+    #[test]
+    fn received_packets_are_of_the_interfaces_asked_for() {
+        let (before, after) = (counters("", 0), counters("", 0));
+        let after = Counters { packets: [("rcv0".into(), 12), ("lo".into(), 9)].into(), ..after };
+        assert_eq!(before.packets_until(&after, &["rcv0".to_owned()]), 10);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Median, least and greatest of repeated measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The middle one; of an even number, the mean of the two in the middle.
     pub median: f64,

@@ -17,10 +17,10 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
 pub use report::{BoxReport, Report, SideReport};
+pub(crate) use socket::PacketSocket;
 
 use crate::error::{Context, Result};
 use crate::interrupt::Interrupt;
-use socket::PacketSocket;
 
 /// What the command says on standard error, with more behind it, once it relays.
 pub const READY: &str = "relaying";

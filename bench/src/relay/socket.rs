@@ -28,7 +28,7 @@ type Control = [u64; 8];
 
 /// A packet socket on an interface.
 #[derive(Debug)]
-pub(super) struct PacketSocket {
+pub(crate) struct PacketSocket {
     fd: OwnedFd,
     interface: String,
     /// Room for a burst.
@@ -47,7 +47,7 @@ pub(super) struct Arrived {
 impl PacketSocket {
     /// Opens a socket that gets what arrives at an interface of this namespace, and not what is sent
     /// there.
-    pub(super) fn open(interface: &str) -> Result<Self> {
+    pub(crate) fn open(interface: &str) -> Result<Self> {
         let what = || format!("cannot open a packet socket on {interface}");
         let index = nix::net::if_::if_nametoindex(interface).context(what)?;
         // With protocol 0 nothing arrives until it is bound to one interface.
@@ -90,7 +90,7 @@ impl PacketSocket {
     }
 
     /// Sends frames; returns how many the kernel took.
-    pub(super) fn send(&self, frames: &[Vec<u8>]) -> io::Result<usize> {
+    pub(crate) fn send(&self, frames: &[Vec<u8>]) -> io::Result<usize> {
         let (mut at, mut taken) = (0, 0);
         while at < frames.len() {
             match send(self.fd.as_fd(), &frames[at..]) {

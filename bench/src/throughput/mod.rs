@@ -7,9 +7,17 @@
 //! ratios); the kernel's receivers are measured at mpxdp's best place too, where that is another one,
 //! so that like is compared with like.
 //!
+//! [Front ends](crate::trial::FrontEnd) are measured as well, at mpxdp's best place, so that what a receiver costs beyond its
+//! front end can be told: for mpxdp beyond the AF_XDP socket with a reader that does nothing, for the
+//! kernel's receivers behind an XDP program beyond a program that drops. The latter looks into packets,
+//! which the program before the kernel's receivers does not; that errs in the kernel's favour.
+//!
+//! Between two [`Hosts`] the same is measured on NICs as they are, without the front ends.
+//!
 //! What cannot be measured is in `not_run`, with the reason, and so is what failed; the rest goes on.
 //! SIGINT and SIGTERM end the run, and what was measured by then is written.
 
+mod above;
 mod plan;
 mod run;
 mod table;
@@ -22,7 +30,7 @@ use crate::document::{self, Document, Target};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::lab::{self, Lab};
-use crate::trial::{MAX_SUBFLOWS, Programs, Receiver};
+use crate::trial::{Hosts, MAX_SUBFLOWS, Programs, Receiver};
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -46,6 +54,10 @@ pub struct Options {
     pub placement: Option<String>,
     /// The receivers.
     pub receivers: Vec<Receiver>,
+    /// Whether to measure what the front ends cost by themselves; not between hosts.
+    pub front_end: bool,
+    /// Measure between two hosts instead of in a lab; the lab's name, links and MTUs say nothing then.
+    pub hosts: Option<Hosts>,
     /// Where the document goes, if anywhere.
     pub json: Option<Target>,
 }
@@ -72,6 +84,9 @@ impl Options {
         if let Some(n) = self.subflows.iter().find(|n| !(1..=MAX_SUBFLOWS).contains(*n)) {
             return usage(format!("--subflows {n}: from 1 to {MAX_SUBFLOWS}"));
         }
+        if let Some(hosts) = &self.hosts {
+            return hosts.check();
+        }
         for &mtu in &self.mtus {
             Lab::builder().name(&self.name).links(self.links).mtu(mtu).check()?;
         }
@@ -89,7 +104,9 @@ pub fn run(options: &Options) -> Result<bool> {
     options.check()?;
     let plan = plan::Plan::new(options)?;
     let mut json = options.json.as_ref().map(Target::open).transpose()?;
-    lab::privilege()?;
+    if options.hosts.is_none() {
+        lab::privilege()?;
+    }
     let programs = Programs::find()?;
     if options.receivers.contains(&Receiver::Mpxdp) {
         programs.mpxdp()?;

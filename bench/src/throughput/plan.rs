@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use mpxdp::CpuList;
+
 use super::Options;
 use crate::document::NotRun;
 use crate::environment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::traffic::socket::Protocol;
 use crate::trial::{Place, Receiver, Trial, places};
 
@@ -45,6 +47,14 @@ impl<'a> Plan<'a> {
         let cpus = environment::cpus();
         let placement = options.placement.as_deref();
         let placement = placement.map(|text| Place::parse(text, &cpus)).transpose()?;
+        if let Some(text) = options.placement.as_deref().filter(|_| options.hosts.is_some())
+            && ["napi=", "sender="].iter().any(|key| text.contains(key))
+        {
+            return Err(Error::Usage(format!(
+                "--placement {text:?}: between hosts it has worker and reader only; where the NIC's \
+                 processing and the sender run is up to who sets the hosts up"
+            )));
+        }
         Ok(Self { options, placement, cpus })
     }
 
@@ -73,8 +83,57 @@ impl<'a> Plan<'a> {
     pub(super) fn places(&self, case: Case) -> Vec<Place> {
         match &self.placement {
             Some(place) => vec![place.of(case.receiver)],
+            None if self.options.hosts.is_some() => self.places_of_host(case.receiver),
             None => places(case.receiver, &self.cpus),
         }
+    }
+
+    /// Worker and reader on one CPU, and on two.
+    fn places_of_host(&self, receiver: Receiver) -> Vec<Place> {
+        let mut places: Vec<Place> = Vec::new();
+        for (worker, reader) in [(0, 0), (1, 1), (0, 1)] {
+            let (Some(&worker), Some(&reader)) = (self.cpus.get(worker), self.cpus.get(reader))
+            else {
+                continue;
+            };
+            let workers = CpuList::from_iter([worker]);
+            let place = Place { sender: worker, napi: None, workers, reader }.of(receiver);
+            if !places.iter().any(|other| other.to_string() == place.to_string()) {
+                places.push(place);
+            }
+        }
+        places
+    }
+
+    /// A place as text. Between hosts nothing is said of the NIC's processing.
+    pub(super) fn text(&self, place: &Place) -> String {
+        let text = place.to_string();
+        match text.strip_prefix("napi=sender ") {
+            Some(rest) if self.options.hosts.is_some() => rest.to_owned(),
+            _ => text,
+        }
+    }
+
+    /// How many networks are measured: MTUs of the lab, or the one between the hosts.
+    fn networks(&self) -> u32 {
+        let count = if self.options.hosts.is_some() { 1 } else { self.options.mtus.len() };
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// How long a round of the front ends is expected to take; zero if they are not measured.
+    pub(super) fn front_ends(&self) -> Duration {
+        let both = 2 * (self.options.time.min(TRIAL) + OVERHEAD);
+        if self.with_front_ends() { both } else { Duration::ZERO }
+    }
+
+    /// The length of a measurement of a front end.
+    pub(super) fn front_end_time(&self) -> Duration {
+        self.options.time.min(TRIAL)
+    }
+
+    /// Whether the front ends are measured.
+    pub(super) fn with_front_ends(&self) -> bool {
+        self.options.front_end && self.options.hosts.is_none()
     }
 
     /// A measurement of a case at a place.
@@ -107,7 +166,8 @@ impl<'a> Plan<'a> {
                 time += self.all_rounds(&self.trial(case, first));
             }
         }
-        time * u32::try_from(self.options.mtus.len()).unwrap_or(u32::MAX)
+        time += self.front_ends() * u32::try_from(self.options.rounds).unwrap_or(u32::MAX);
+        time * self.networks()
     }
 
     /// How long all rounds of a trial are expected to take.
@@ -150,6 +210,8 @@ mod tests {
             rounds: 3,
             placement: None,
             receivers: Receiver::ALL.to_vec(),
+            front_end: false,
+            hosts: None,
             json: None,
         }
     }

@@ -1,12 +1,16 @@
 //! The measuring.
 
+use super::above;
 use super::plan::{Case, Plan, expected};
-use crate::document::{Document, NotRun, Ratio, Round, Row, Tried};
+use crate::document::{Document, FrontEndRow, NotRun, Ratio, Round, Row, Tried};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
+use crate::measure::Spread;
 use crate::progress::Progress;
-use crate::trial::{Bench, Outcome, Place, Programs, Receiver, Trial, order};
+use crate::trial::{
+    Bench, FrontEnd, FrontEndRound, Outcome, Place, Programs, Receiver, Trial, order,
+};
 
 /// A case at a place, and what was measured of it.
 #[derive(Debug)]
@@ -35,35 +39,42 @@ pub(super) fn run(
     let progress = Progress::new(plan.expected());
     document.not_run = plan.not_run();
     let planned = document.not_run.len();
-    for &mtu in &plan.options.mtus {
-        progress.says(format!("MTU {mtu}: making the lab"));
-        let builder = Lab::builder().name(&plan.options.name).links(plan.options.links).mtu(mtu);
-        match builder.interrupt(interrupt).up() {
-            Ok(lab) => {
-                let mut bench = Bench::new(&lab, programs, interrupt);
-                document.environment.nics = bench.nics();
-                document.interrupted = one_mtu(plan, &mut bench, &progress, document)?;
-                lab.remove()?;
+    if let Some(hosts) = &plan.options.hosts {
+        let bench = Bench::between_hosts(hosts, programs, interrupt);
+        document.interrupted = one_network(plan, bench, &progress, document)?;
+    } else {
+        for &mtu in &plan.options.mtus {
+            progress.says(format!("MTU {mtu}: making the lab"));
+            let builder = Lab::builder().name(&plan.options.name).links(plan.options.links);
+            match builder.mtu(mtu).interrupt(interrupt).up() {
+                Ok(lab) => {
+                    let bench = Bench::new(&lab, programs, interrupt);
+                    document.interrupted = one_network(plan, bench, &progress, document)?;
+                    lab.remove()?;
+                }
+                Err(Error::Interrupted) => document.interrupted = true,
+                Err(error) => return Err(error),
             }
-            Err(Error::Interrupted) => document.interrupted = true,
-            Err(error) => return Err(error),
-        }
-        if document.interrupted {
-            break;
+            if document.interrupted {
+                break;
+            }
         }
     }
+    above::fill(document);
     document.ratios = ratios(&document.results);
     Ok(!document.interrupted && document.not_run.len() == planned)
 }
 
 /// Measures all cases of one MTU, and says whether a signal came.
-fn one_mtu(
+fn one_network(
     plan: &Plan<'_>,
-    bench: &mut Bench<'_>,
+    mut bench: Bench<'_>,
     progress: &Progress,
     document: &mut Document,
 ) -> Result<bool> {
-    let mtu = bench.lab.spec().mtu;
+    document.environment.nics = bench.nics();
+    let bench = &mut bench;
+    let mtu = bench.mtu();
     let mut items = Vec::new();
     let mut interrupted = false;
     for case in plan.cases() {
@@ -84,21 +95,29 @@ fn one_mtu(
         alike.iter().for_each(|item| progress.more(plan.all_rounds(&item.trial)));
         items.extend(alike);
     }
-    interrupted = interrupted || rounds(plan, bench, progress, &mut items)?;
+    let mut front_ends = front_ends(plan, &items);
+    interrupted = interrupted || rounds(plan, bench, progress, &mut items, &mut front_ends)?;
+    for front_end in &front_ends {
+        if let Some(reason) = front_end.failed.clone() {
+            let what = format!("{}, MTU {mtu}", front_end.what.name());
+            document.not_run.push(NotRun { what, reason });
+        }
+    }
+    document.front_ends.extend(front_ends.iter().filter_map(|one| one.row(plan, mtu)));
     for Item { case, trial, failed, .. } in &items {
         if let Some(reason) = failed.clone() {
-            let what = format!("{case}, MTU {mtu}, {}", trial.place);
+            let what = format!("{case}, MTU {mtu}, {}", plan.text(&trial.place));
             document.not_run.push(NotRun { what, reason });
         }
     }
     let measured = items.into_iter().filter(|item| !item.outcomes.is_empty());
-    document.results.extend(measured.map(|item| row(item, bench.lab)));
+    document.results.extend(measured.map(|item| row(plan, item, bench)));
     Ok(interrupted)
 }
 
 /// Finds the best place of a case, by trying if there are several.
 fn choose(plan: &Plan<'_>, case: Case, bench: &mut Bench<'_>, progress: &Progress) -> Result<Item> {
-    let mtu = bench.lab.spec().mtu;
+    let mtu = bench.mtu();
     let places = plan.places(case);
     let item = |place: &Place, tried| Item {
         case,
@@ -113,11 +132,12 @@ fn choose(plan: &Plan<'_>, case: Case, bench: &mut Bench<'_>, progress: &Progres
     }
     let mut tried = Vec::new();
     for place in &places {
-        progress.says(format!("MTU {mtu}: {case}: is {place} its best place?"));
+        let text = plan.text(place);
+        progress.says(format!("MTU {mtu}: {case}: is {text} its best place?"));
         let trial = plan.short_trial(case, place);
         let rate = bench.measure(&trial)?.round.bits_per_second;
         progress.did(expected(&trial));
-        tried.push(Tried { placement: place.to_string(), bits_per_second: rate });
+        tried.push(Tried { placement: text, bits_per_second: rate });
     }
     let fastest = places
         .iter()
@@ -151,14 +171,53 @@ fn alike(plan: &Plan<'_>, items: &[Item]) -> Vec<Item> {
     others.collect()
 }
 
+/// A front end at a place, and what was measured of it.
+#[derive(Debug)]
+struct FrontEndItem {
+    what: FrontEnd,
+    place: Place,
+    rounds: Vec<FrontEndRound>,
+    failed: Option<String>,
+}
+
+impl FrontEndItem {
+    fn row(&self, plan: &Plan<'_>, mtu: u32) -> Option<FrontEndRow> {
+        let per_packet = Spread::of(self.rounds.iter().map(|r| r.nanoseconds_per_packet))?;
+        let payload = self.rounds.first()?.payload;
+        Some(FrontEndRow {
+            front_end: self.what.name().into(),
+            mtu,
+            placement: plan.text(&self.place),
+            seconds: plan.front_end_time().as_secs_f64(),
+            rounds: self.rounds.len(),
+            packets_per_second: Spread::of(self.rounds.iter().map(|r| r.packets_per_second))?,
+            nanoseconds_per_packet: per_packet,
+            nanoseconds_per_byte: per_packet.median / f64::from(payload),
+        })
+    }
+}
+
+/// The front ends, at the places where mpxdp is measured; without it, where the others are.
+fn front_ends(plan: &Plan<'_>, items: &[Item]) -> Vec<FrontEndItem> {
+    let first = items.iter().find(|item| item.case.receiver == Receiver::Mpxdp);
+    let Some(place) = first.or_else(|| items.first()).map(|item| &item.trial.place) else {
+        return Vec::new();
+    };
+    let all = FrontEnd::ALL.iter().filter(|_| plan.with_front_ends());
+    let item =
+        |&what| FrontEndItem { what, place: place.clone(), rounds: Vec::new(), failed: None };
+    all.map(item).collect()
+}
+
 /// Measures all items in turns, and says whether a signal came.
 fn rounds(
     plan: &Plan<'_>,
     bench: &mut Bench<'_>,
     progress: &Progress,
     items: &mut [Item],
+    front_ends: &mut [FrontEndItem],
 ) -> Result<bool> {
-    let mtu = bench.lab.spec().mtu;
+    let mtu = bench.mtu();
     let indices: Vec<usize> = (0..items.len()).collect();
     for round in 0..plan.options.rounds {
         for index in order(&indices, round) {
@@ -176,20 +235,30 @@ fn rounds(
             }
             progress.did(expected(&item.trial));
         }
+        for item in front_ends.iter_mut().filter(|item| item.failed.is_none()) {
+            progress.says(format!("MTU {mtu}: {} without a receiver", item.what.name()));
+            match bench.front_end(item.what, &item.place, plan.front_end_time()) {
+                Ok(round) => item.rounds.push(round),
+                Err(Error::Interrupted) => return Ok(true),
+                Err(Error::Failed(reason)) => item.failed = Some(reason),
+                Err(error) => return Err(error),
+            }
+        }
+        progress.did(plan.front_ends());
     }
     Ok(false)
 }
 
-fn row(item: Item, lab: &Lab) -> Row {
+fn row(plan: &Plan<'_>, item: Item, bench: &Bench<'_>) -> Row {
     let Item { case, trial, best, tried, outcomes, .. } = item;
     let first = outcomes.first();
     let row = Row {
         benchmark: "throughput".into(),
         receiver: case.receiver.name().into(),
-        mtu: lab.spec().mtu,
+        mtu: bench.mtu(),
         subflows: case.subflows,
-        links: lab.spec().links,
-        placement: trial.place.to_string(),
+        links: bench.links(),
+        placement: plan.text(&trial.place),
         best,
         mode: first.map(|outcome| outcome.mode.clone()).unwrap_or_default(),
         zero_copy: first.and_then(|outcome| outcome.zero_copy),
@@ -201,12 +270,6 @@ fn row(item: Item, lab: &Lab) -> Row {
     };
     let rounds: Vec<Round> = outcomes.into_iter().map(|outcome| outcome.round).collect();
     row.with_rounds(rounds)
-}
-
-/// A placement without what only mpxdp has, so that places of all receivers compare.
-fn common(placement: &str) -> String {
-    let parts = placement.split(' ').filter(|part| !part.starts_with("worker="));
-    parts.collect::<Vec<_>>().join(" ")
 }
 
 /// mpxdp against each of the kernel's receivers, and each against the kernel's MPTCP behind the front
@@ -225,7 +288,7 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
             if of.best && against.best {
                 ratios.extend(of.against(against, "best"));
             }
-            if common(&of.placement) == common(&against.placement) {
+            if above::common(&of.placement) == above::common(&against.placement) {
                 // Named by the one that says more: mpxdp's has a worker.
                 let placement = [&of.placement, &against.placement].into_iter();
                 let longest = placement.max_by_key(|text| text.len());

@@ -42,6 +42,7 @@ pub(super) fn render(document: &Document) -> String {
             section(&mut text, document, row);
         }
     }
+    costs(&mut text, document);
     for row in document.results.iter().filter(|row| row.noisy) {
         let why = row.noisy_reason.as_deref().unwrap_or_default();
         let Row { receiver, mtu, subflows, .. } = row;
@@ -89,6 +90,45 @@ fn section(text: &mut String, document: &Document, first: &Row) {
     let same = |row: &&Row| row.mtu == first.mtu && row.subflows == first.subflows;
     for row in document.results.iter().filter(same) {
         line(text, document, row);
+    }
+}
+
+/// CPU time for a packet: the front ends, and every receiver's and what of that is above its own.
+fn costs(text: &mut String, document: &Document) {
+    if document.front_ends.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\nCPU time of the receiving side, in ns for a packet and for a byte");
+    let _ = writeln!(
+        text,
+        "  {:>6} {:<17} {:>9} {:>8} {:>22} {:>8}  placement",
+        "MTU", "", "packet", "byte", "above: packet", "byte"
+    );
+    for one in &document.front_ends {
+        let (packet, byte) = (one.nanoseconds_per_packet.median, one.nanoseconds_per_byte);
+        let _ = writeln!(
+            text,
+            "  {:>6} {:<17} {packet:>9.0} {byte:>8.3} {:>22} {:>8}  {}",
+            one.mtu, one.front_end, "", "", one.placement
+        );
+    }
+    for row in document.results.iter().filter(|row| row.subflows == 1) {
+        let (Some(packet), Some(byte)) = (row.nanoseconds_per_packet, row.cpu_seconds_per_gigabyte)
+        else {
+            continue;
+        };
+        let above = row.above_front_end.as_ref().map_or_else(
+            || format!("{:>22} {:>8}", "", ""),
+            |above| {
+                let packet = format!("{}: {:.0}", above.front_end, above.nanoseconds_per_packet);
+                format!("{packet:>22} {:>8.3}", above.nanoseconds_per_byte)
+            },
+        );
+        let _ = writeln!(
+            text,
+            "  {:>6} {:<17} {packet:>9.0} {byte:>8.3} {above}  {}",
+            row.mtu, row.receiver, row.placement
+        );
     }
 }
 

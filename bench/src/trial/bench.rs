@@ -1,7 +1,6 @@
-//! The means to measure in a lab.
+//! The means to measure.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpxdp_ebpf::{AttachMode, Front};
@@ -11,20 +10,20 @@ use super::place::Place;
 use super::programs::Programs;
 use super::receiver::Receiver;
 use super::recv_report::RecvReport;
+use super::sending::Sending;
+use super::site::{Hosts, Site};
 use crate::document::{Busy, Round};
 use crate::environment::Nic;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::lab::{Ended, Family, Lab, Running, Side};
+use crate::lab::{Ended, Lab, Running, Side};
 use crate::measure::counters::Counters;
 use crate::measure::cpu::Snapshot;
 use crate::measure::napi::Processing;
 use crate::measure::tasks::Tasks;
+use crate::remote::{Job, Request};
 use crate::traffic::socket::Protocol;
 use crate::traffic::{receiver, sender};
-
-/// The port that receivers listen on.
-const PORT: u16 = 5000;
 
 /// How long a receiver may take to listen: XDP drivers may reset a link first.
 const START: Duration = Duration::from_secs(15);
@@ -32,11 +31,10 @@ const START: Duration = Duration::from_secs(15);
 /// How much longer than the transfer itself a process may run.
 pub(crate) const END: Duration = Duration::from_secs(30);
 
-/// A lab with the means to measure in it.
+/// A lab, or two hosts, with the means to measure there.
 #[derive(Debug)]
 pub struct Bench<'a> {
-    /// The lab.
-    pub lab: &'a Lab,
+    pub(super) site: Site<'a>,
     /// The programs.
     pub programs: &'a Programs,
     /// Whether to stop.
@@ -45,7 +43,7 @@ pub struct Bench<'a> {
     paths: Paths,
 }
 
-/// What is to be measured. The MTU and the links are the lab's.
+/// What is to be measured. The MTU and the links are those of where it is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// Who receives.
@@ -75,24 +73,26 @@ pub struct Outcome {
 }
 
 /// Where everything stood at a moment.
-struct Moment {
-    cpu: Snapshot,
+pub(super) struct Moment {
+    pub(super) cpu: Snapshot,
     receiver: Tasks,
     napi: Tasks,
 }
 
-/// The processes of a measurement, and the threads of the NICs' processing.
-struct Processes<'a> {
-    place: &'a Place,
-    receiver: u32,
-    napi: &'a [u32],
+/// The receiving side of a measurement: its process, and the threads of the NICs' processing.
+pub(super) struct Receiving<'a> {
+    pub(super) place: &'a Place,
+    pub(super) pid: u32,
+    pub(super) napi: &'a [u32],
+    /// Whether the sender is on this machine.
+    pub(super) with_sender: bool,
 }
 
-impl Processes<'_> {
+impl Receiving<'_> {
     /// Where everything stands now.
-    fn now(&self) -> Result<Moment> {
-        let Self { place, receiver, napi } = *self;
-        let receiver = Tasks::of_process(receiver);
+    pub(super) fn now(&self) -> Result<Moment> {
+        let Self { place, pid, napi, with_sender } = *self;
+        let receiver = Tasks::of_process(pid);
         let napi = Tasks::of_threads(napi);
         // Threads that share the sender's CPU would else count as the sender.
         let mut beside = Tasks::default();
@@ -103,7 +103,7 @@ impl Processes<'_> {
         if place.reader == place.sender {
             beside = beside.and(receiver.clone());
         }
-        let cpu = Snapshot::take(Some(place.sender), beside)?;
+        let cpu = Snapshot::take(with_sender.then_some(place.sender), beside)?;
         Ok(Moment { cpu, receiver, napi })
     }
 }
@@ -146,15 +146,41 @@ impl<'a> Bench<'a> {
     #[must_use]
     pub fn new(lab: &'a Lab, programs: &'a Programs, interrupt: &'a Interrupt) -> Self {
         let processing = (0..lab.spec().links).map(|_| Processing::default()).collect();
-        Self { lab, programs, interrupt, processing, paths: Paths::default() }
+        let (site, paths) = (Site::Lab(lab), Paths::default());
+        Self { site, programs, interrupt, processing, paths }
+    }
+
+    /// On this host as the receiver, from a sender on another one.
+    #[must_use]
+    pub fn between_hosts(
+        hosts: &'a Hosts,
+        programs: &'a Programs,
+        interrupt: &'a Interrupt,
+    ) -> Self {
+        let (site, paths) = (Site::Hosts(hosts), Paths::default());
+        Self { site, programs, interrupt, processing: Vec::new(), paths }
+    }
+
+    /// The MTU of the receiver's interfaces.
+    #[must_use]
+    pub fn mtu(&self) -> u32 {
+        match self.site {
+            Site::Lab(lab) => lab.spec().mtu,
+            Site::Hosts(hosts) => hosts.mtu(),
+        }
+    }
+
+    /// The number of links between sender and receiver.
+    #[must_use]
+    pub fn links(&self) -> u32 {
+        u32::try_from(self.site.interfaces().len()).unwrap_or(u32::MAX)
     }
 
     /// The receiver's interfaces as they are now.
     #[must_use]
     pub fn nics(&self) -> Vec<Nic> {
-        let links = 0..self.lab.spec().links;
-        let names = links.map(|link| self.lab.interface(Side::Receiver, link));
-        names.map(|name| Nic::read(&name, |tool| self.lab.command(Side::Receiver, tool))).collect()
+        let interfaces = self.site.interfaces();
+        interfaces.iter().map(|name| Nic::read(name, |tool| self.site.command(tool))).collect()
     }
 
     /// Measures a receiver at a place.
@@ -169,7 +195,9 @@ impl<'a> Bench<'a> {
         if receiver.protocol() == Protocol::Tcp && subflows != 1 {
             return Err(Error::Usage(format!("{}: TCP has one subflow", receiver.name())));
         }
-        self.paths.set(self.lab, subflows)?;
+        if let Some(lab) = self.site.lab() {
+            self.paths.set(lab, subflows)?;
+        }
         let napi = self.place_processing(place)?;
         let fronts = if receiver.behind_front() { self.attach_fronts()? } else { Vec::new() };
         let mode = fronts.first().map(|front| format!("sockets, XDP {}", front.mode().name()));
@@ -179,45 +207,27 @@ impl<'a> Bench<'a> {
             Receiver::Mpxdp => self.start_mpxdp(Some(place), &["--connections", "1"])?,
             _ => self.start_kernel(receiver, place)?,
         };
-        let arguments = [
-            ("--seconds", time.as_secs_f64().to_string()),
-            ("--warmup", warmup.as_secs_f64().to_string()),
-            ("--subflows", subflows.to_string()),
-        ];
-        let arguments: Vec<&str> =
-            arguments.iter().flat_map(|(option, value)| [*option, value.as_str()]).collect();
-        let mut sender = self.start_sender(receiver, &[place.sender], &arguments)?;
+        let with_sender = self.site.lab().is_some();
+        let receiving = Receiving { place, pid: running.pid(), napi: &napi, with_sender };
         let limit = warmup + time + END;
-        let processes = Processes { place, receiver: running.pid(), napi: &napi };
-        let mut moments = Vec::new();
-        for text in [sender::WARM, sender::WRITTEN] {
-            if let Err(error) = sender.wait_for(text, limit, self.interrupt) {
-                self.interrupt.check()?;
-                // One that failed before has said why in its report.
-                let ended = sender.wait(END, self.interrupt)?;
-                return Err(failed_sender(receiver, &ended).unwrap_or(error));
-            }
-            moments.push(processes.now()?);
-        }
-        let sender = sender.wait(END, self.interrupt)?;
-        if let Some(error) = failed_sender(receiver, &sender) {
-            return Err(error);
-        }
-        let sender = sender.success()?;
+        let sending = self.start_sending(trial)?;
+        let sending = sending.wait_for(sender::WARM, limit, self.interrupt)?;
+        let warm = receiving.now()?;
+        let sending = sending.wait_for(sender::WRITTEN, limit, self.interrupt)?;
+        let written = receiving.now()?;
+        let sent = sending.finish(END, self.interrupt)?;
         let received = running.wait(END, self.interrupt)?.success()?;
         let after = self.counters()?;
 
-        let [warm, written] = &moments[..] else {
-            return Err(Error::Failed("the sender said too little".into()));
-        };
         let mut outcome = Outcome {
-            round: warm.round_until(written, receiver),
+            round: warm.round_until(&written, receiver),
             mode,
             zero_copy: None,
             mptcp: false,
         };
         outcome.round.drops = before.lost_until(&after);
-        outcome.add_sent(sender.json()?, trial)?;
+        outcome.round.packets = before.packets_until(&after, &self.site.interfaces());
+        outcome.add_sent(sent, trial)?;
         outcome.add_received(&received, receiver)?;
         if receiver != Receiver::Mpxdp && subflows > 1 {
             let joins = before.grown("MPTcpExt:MPJoinAckRx", &after);
@@ -232,19 +242,22 @@ impl<'a> Bench<'a> {
         Ok(outcome)
     }
 
-    /// Places the receive processing of all links and returns the threads that do it, if any.
-    fn place_processing(&mut self, place: &Place) -> Result<Vec<u32>> {
+    /// Places the receive processing of all links and returns the threads that do it, if any. Between
+    /// hosts it is left as it is.
+    pub(super) fn place_processing(&mut self, place: &Place) -> Result<Vec<u32>> {
+        let Some(lab) = self.site.lab() else { return Ok(Vec::new()) };
         let mut threads = Vec::new();
         for (link, processing) in (0..).zip(&mut self.processing) {
-            threads.extend(processing.place(self.lab, link, place.napi_of(link))?);
+            threads.extend(processing.place(lab, link, place.napi_of(link))?);
         }
         Ok(threads)
     }
 
     /// Lets the receive processing of all links run in the sender's context.
     pub(crate) fn unplace_processing(&mut self) -> Result<()> {
+        let Some(lab) = self.site.lab() else { return Ok(()) };
         for (link, processing) in (0..).zip(&mut self.processing) {
-            processing.place(self.lab, link, None)?;
+            processing.place(lab, link, None)?;
         }
         Ok(())
     }
@@ -252,39 +265,33 @@ impl<'a> Bench<'a> {
     /// Attaches the program that passes everything, native or not at all: with another mode the
     /// comparison would not be a fair one.
     fn attach_fronts(&self) -> Result<Vec<Front>> {
-        let attach = |link| {
-            let interface = self.lab.interface(Side::Receiver, link);
-            self.lab
-                .within(Side::Receiver, || Front::attach_pass(&interface, AttachMode::Native))?
+        let attach = |interface: String| {
+            self.site
+                .within(|| Front::attach_pass(&interface, AttachMode::Native))?
                 .map_err(|error| Error::failed("the XDP front end", error))
         };
-        (0..self.lab.spec().links).map(attach).collect()
+        self.site.interfaces().into_iter().map(attach).collect()
     }
 
-    /// The counters of the receiver's namespace, and what the sender's interfaces lost.
-    fn counters(&self) -> Result<Counters> {
-        let receiver = self.lab.within(Side::Receiver, Counters::read)??;
-        let sender = self.lab.within(Side::Sender, Counters::read)??;
-        Ok(receiver.and_interfaces_of(sender))
-    }
-
-    fn listen(&self) -> SocketAddr {
-        (self.lab.address(Side::Receiver, 0, Family::V4), PORT).into()
+    /// The counters of the receiver's namespace, and in a lab what the sender's interfaces lost.
+    pub(super) fn counters(&self) -> Result<Counters> {
+        let receiver = self.site.within(Counters::read)??;
+        let Some(lab) = self.site.lab() else { return Ok(receiver) };
+        Ok(receiver.and_losses_of(lab.within(Side::Sender, Counters::read)??))
     }
 
     pub(crate) fn start_mpxdp(&self, place: Option<&Place>, more: &[&str]) -> Result<Running> {
-        let mut command = self.lab.command(Side::Receiver, self.programs.mpxdp()?);
-        command.args(["recv", "--listen", &self.listen().to_string(), "--announce", "none"]);
-        for link in 0..self.lab.spec().links {
-            command.arg("--nic").arg(self.lab.interface(Side::Receiver, link));
+        let mut command = self.site.command(self.programs.mpxdp()?);
+        let listen = self.site.listen().to_string();
+        command.args(["recv", "--listen", &listen, "--announce", "none"]);
+        for interface in self.site.interfaces() {
+            command.arg("--nic").arg(interface);
         }
         command.args(["--report", "-"]).args(more);
         if let Some(Place { workers, reader, .. }) = place {
             command.arg("--placement").arg(format!("worker={workers} reader={reader}"));
         }
-        let mut running = Running::start("mpxdp recv", &mut command, &[])?;
-        running.wait_for("listening on", START, self.interrupt)?;
-        Ok(running)
+        self.started("mpxdp recv", command, &[])
     }
 
     fn start_kernel(&self, receiver: Receiver, place: &Place) -> Result<Running> {
@@ -292,26 +299,61 @@ impl<'a> Bench<'a> {
             Protocol::Mptcp => "kernel-mptcp",
             Protocol::Tcp => "kernel-tcp",
         };
-        let mut command = self.lab.command(Side::Receiver, &self.programs.bench);
-        let listen = self.listen().to_string();
+        let mut command = self.site.command(&self.programs.bench);
+        let listen = self.site.listen().to_string();
         command.args(["receiver", "--kind", kind, "--listen", &listen]);
-        let mut running = Running::start(receiver.name(), &mut command, &[place.reader])?;
+        self.started(receiver.name(), command, &[place.reader])
+    }
+
+    /// Starts a receiver and waits until it listens.
+    pub(super) fn started(
+        &self,
+        name: &str,
+        mut command: std::process::Command,
+        cpus: &[usize],
+    ) -> Result<Running> {
+        let mut running = Running::start(name, &mut command, cpus)?;
         running.wait_for("listening on", START, self.interrupt)?;
         Ok(running)
     }
 
+    fn start_sending(&self, trial: &Trial) -> Result<Sending> {
+        let Trial { receiver, ref place, subflows, warmup, time } = *trial;
+        if let Site::Hosts(hosts) = self.site {
+            let request = Request {
+                protocol: receiver.protocol(),
+                to: hosts.listen,
+                seconds: time.as_secs_f64(),
+                warmup: warmup.as_secs_f64(),
+                subflows,
+            };
+            return Job::start(hosts.sender, &request, self.interrupt).map(Sending::Remote);
+        }
+        let arguments = [
+            ("--seconds", time.as_secs_f64().to_string()),
+            ("--warmup", warmup.as_secs_f64().to_string()),
+            ("--subflows", subflows.to_string()),
+        ];
+        let arguments: Vec<&str> =
+            arguments.iter().flat_map(|(option, value)| [*option, value.as_str()]).collect();
+        self.start_sender(receiver, &[place.sender], &arguments).map(Sending::Process)
+    }
+
+    /// Starts a sender in the lab.
     pub(crate) fn start_sender(
         &self,
         receiver: Receiver,
         cpus: &[usize],
         more: &[&str],
     ) -> Result<Running> {
+        let lab = self.site.lab().ok_or_else(|| Error::Failed("there is no lab".into()))?;
         let protocol = match receiver.protocol() {
             Protocol::Mptcp => "mptcp",
             Protocol::Tcp => "tcp",
         };
-        let mut command = self.lab.command(Side::Sender, &self.programs.bench);
-        command.args(["sender", "--connect", &self.listen().to_string(), "--protocol", protocol]);
+        let mut command = lab.command(Side::Sender, &self.programs.bench);
+        let to = self.site.listen().to_string();
+        command.args(["sender", "--connect", &to, "--protocol", protocol]);
         // Less than we wait for it, so that it says itself what it waited for.
         command.args(["--patience", "15"]);
         command.args(more);
@@ -321,10 +363,8 @@ impl<'a> Bench<'a> {
 
 impl Outcome {
     /// Takes what the sender says, which is what it was asked for or an error.
-    fn add_sent(&mut self, sent: sender::Report, trial: &Trial) -> Result<()> {
+    fn add_sent(&mut self, connection: sender::Connection, trial: &Trial) -> Result<()> {
         let receiver = trial.receiver;
-        let [connection] = <[sender::Connection; 1]>::try_from(sent.connections)
-            .map_err(|_| Error::Failed("the sender had more than one connection".into()))?;
         let wanted = if receiver.protocol() == Protocol::Mptcp { trial.subflows } else { 1 };
         if connection.subflows != wanted {
             return Err(Error::Failed(format!(
@@ -373,13 +413,6 @@ impl Outcome {
         }
         Ok(())
     }
-}
-
-/// Why a sender's connection failed, if it did.
-fn failed_sender(receiver: Receiver, ended: &Ended) -> Option<Error> {
-    let report: sender::Report = ended.json().ok()?;
-    let why = report.connections.into_iter().find_map(|connection| connection.error)?;
-    Some(Error::failed(format!("sending to {}", receiver.name()), why))
 }
 
 fn merge(into: &mut BTreeMap<String, u64>, from: BTreeMap<String, u64>) {

@@ -1,6 +1,7 @@
 //! One measurement: a receiver at a place, for some seconds.
 //!
-//! A [`Bench`] is a lab with the programs to measure in it. A [`Trial`] says what is measured:
+//! A [`Bench`] is a lab with the programs to measure in it, or two [`Hosts`] without one. A [`Trial`]
+//! says what is measured:
 //!
 //! * the [`Receiver`], `mpxdp recv` or one of the kernel's;
 //! * its [`Place`], the CPUs of the sender, the NIC's processing, the workers and the reader;
@@ -38,20 +39,27 @@
 //! # Ok::<(), mpxdp_bench::Error>(())
 //! ```
 //!
+//! [`Bench::front_end`] measures what brings packets to a receiver, without one: [`FrontEnd`].
+//!
 //! Several receivers are measured in turns: [`order`] gives each round another first one.
 //!
 //! [`Round`]: crate::document::Round
 
 mod bench;
+mod front_end;
 mod paths;
 mod place;
 mod programs;
 mod receiver;
 mod recv_report;
+mod sending;
+mod site;
 
 pub(crate) use bench::END;
 pub use bench::{Bench, Outcome, Trial};
+pub use front_end::{FrontEnd, FrontEndRound, RecycleOptions, blast, recycle};
 pub use paths::MAX_SUBFLOWS;
 pub use place::{Place, order, places};
 pub use programs::Programs;
 pub use receiver::Receiver;
+pub use site::Hosts;

@@ -6,11 +6,11 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use mpxdp_bench::document::Document;
-use mpxdp_bench::lab::{Lab, Running};
+use mpxdp_bench::lab::{Lab, Running, Side};
 use mpxdp_bench::{Interrupt, environment};
 use nix::sys::signal::Signal;
 
-use super::harness::{BENCH, LIMIT, lab_name, mpxdp, privileged};
+use super::harness::{BENCH, LIMIT, Rig, lab_name, mpxdp, privileged};
 
 /// A name for its lab, which is removed in the end whatever happens.
 struct Named(String);
@@ -89,9 +89,84 @@ fn one_and_two_subflows_at_the_same_place() {
     let several = of_ours.clone().filter(|ratio| ratio.against == "mpxdp").collect::<Vec<_>>();
     assert_eq!(several.len(), 1, "{:#?}", document.ratios);
     assert_eq!((several[0].subflows, several[0].against_subflows), (2, Some(1)));
+    assert_eq!(document.front_ends.len(), 2, "{said}");
+    for front_end in &document.front_ends {
+        assert!(front_end.packets_per_second.min > 0.0, "{front_end:#?}");
+        assert!(front_end.nanoseconds_per_packet.min > 0.0, "{front_end:#?}");
+    }
+    for row in &document.results {
+        let has = row.receiver == "mpxdp" || row.receiver.ends_with("-xdp");
+        assert_eq!(row.above_front_end.is_some(), has, "{row:#?}");
+        assert!(row.nanoseconds_per_packet.is_some_and(|cost| cost > 0.0), "{row:#?}");
+    }
     // Against four with one subflow and two with two, best with best and like with like.
     assert_eq!(of_ours.count() - 1, 2 * (4 + 2), "{:#?}", document.ratios);
     assert!(document.ratios.iter().all(|ratio| ratio.min <= ratio.median), "{document:#?}");
+}
+
+/// The lab's namespaces stand for two hosts.
+#[test]
+fn from_a_sender_on_another_host() {
+    let Some(rig) = Rig::new(Lab::builder().mtu(9000)) else { return };
+    mpxdp();
+    let serve = "10.77.0.1:4999";
+    let mut command = rig.lab.command(Side::Sender, BENCH);
+    command.args(["sender", "--serve", serve]);
+    let mut sender = Running::start("sender", &mut command, &[]).expect("it starts");
+    sender.wait_for("serving at", LIMIT, &Interrupt::never()).expect("it serves");
+    let before = rig.tool(Side::Receiver, &["ip", "-d", "link", "show", "dev", "rcv0"]);
+
+    let throughput = |arguments: &[&str]| {
+        let mut command = rig.lab.command(Side::Receiver, BENCH);
+        command.args(["throughput", "--listen", "10.77.0.2:5000"]).args(arguments);
+        command.output().expect("it runs")
+    };
+    let cpus = environment::cpus();
+    let cpu = cpus.last().expect("there is one");
+    let placement = format!("worker={cpu} reader={cpu}");
+    let hosts = ["--nic", "rcv0", "--sender", serve, "--placement", &placement];
+    let short = ["--seconds", "0.2", "--rounds", "1", "--json", "-"];
+    let output = throughput(&[&hosts[..], &short].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let document = document(&output.stdout);
+    let receivers: Vec<_> = document.results.iter().map(|row| row.receiver.as_str()).collect();
+    let expected = ["mpxdp", "kernel-mptcp-xdp", "kernel-tcp-xdp", "kernel-mptcp", "kernel-tcp"];
+    assert_eq!(receivers, expected, "{said}");
+    for row in &document.results {
+        assert_eq!((row.mtu, row.links), (9000, 1));
+        assert!(row.bits_per_second.is_some_and(|rate| rate.min > 0.0), "{row:#?}");
+        let worker = if row.receiver == "mpxdp" { &*placement } else { &placement[9..] };
+        assert_eq!(row.placement, worker);
+    }
+    assert_eq!(before, rig.tool(Side::Receiver, &["ip", "-d", "link", "show", "dev", "rcv0"]));
+
+    // More subflows than the hosts are set up for are not passed over.
+    let output = throughput(
+        &[&hosts[..], &short, &["--subflows", "2", "--receivers", "kernel-mptcp"]].concat(),
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("1 subflows, not 2"), "{said}");
+
+    for (arguments, code, named) in [
+        (&["--nic", "nonesuch0", "--sender", serve][..], 2, "nonesuch0"),
+        (&["--nic", "rcv0", "--sender", serve, "--mtu", "1500"], 2, "--mtu"),
+        (&["--nic", "rcv0", "--sender", serve, "--placement", "napi=0 worker=0"], 2, "napi=0"),
+        (&["--nic", "rcv0", "--sender", "nowhere"], 2, "nowhere"),
+        (&["--nic", "rcv0", "--sender", "10.77.0.1:4998"], 1, "sender --serve"),
+        (&["--sender", serve], 2, "--nic"),
+    ] {
+        let output =
+            throughput(&[arguments, &["--receivers", "kernel-tcp", "--rounds", "1"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(named), "{arguments:?}: nothing of {named:?} in: {said}");
+    }
+    sender.signal(Signal::SIGTERM).expect("it runs");
+    let ended = sender.wait(LIMIT, &Interrupt::never()).expect("it ends");
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    rig.assert_detached();
 }
 
 #[test]

@@ -1,0 +1,259 @@
+//! What brings packets to a receiver, measured without one.
+//!
+//! Both front ends run the program that steers packets for mpxdp, over packets that it recognises as a
+//! listener's. With no socket in its table it drops them: [`FrontEnd::Drop`] is what the driver and
+//! the program cost. With an AF_XDP socket, and a reader that gives every frame back without a look at
+//! it, [`FrontEnd::Recycle`] is what mpxdp pays before its first instruction for a packet.
+//!
+//! The packets come from a packet socket: frames that are alike and made once, TCP segments as long as
+//! the MTU. A TCP sender would stop when nobody answers, and a UDP one would be for the kernel, since
+//! the program takes TCP only. The segments' checksums are not right, which nobody here looks at.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mpxdp::port::{AfXdpOptions, AfXdpPort, Port};
+use mpxdp_ebpf::{AttachMode, Steering};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::bench::{Bench, END, Receiving};
+use super::place::Place;
+use crate::error::{Context, Error, Result};
+use crate::interrupt::Interrupt;
+use crate::lab::{Running, Side};
+use crate::relay::PacketSocket;
+
+/// Headers of the segments that are sent: IPv4 and TCP without options.
+const HEADERS: u32 = 20 + 20;
+
+/// Frames for a system call.
+const BURST: usize = 32;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrontEnd {
+    /// Driver and program, which drops everything.
+    Drop,
+    /// Driver, program, AF_XDP socket and a reader that only gives frames back.
+    Recycle,
+}
+
+/// What one measurement gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FrontEndRound {
+    /// Packets that came through, a second.
+    pub packets_per_second: f64,
+    /// CPU nanoseconds of the receiving side for a packet.
+    pub nanoseconds_per_packet: f64,
+    /// Bytes of payload of a packet.
+    pub payload: u32,
+}
+
+impl FrontEnd {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Drop, Self::Recycle];
+
+    /// Its name in documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Drop => "xdp-drop",
+            Self::Recycle => "xdp-recycle",
+        }
+    }
+}
+
+impl Bench<'_> {
+    /// Measures a front end on the first link of the lab, its reader where the place has the worker.
+    ///
+    /// # Errors
+    ///
+    /// If there is no lab, something could not be set up, or nothing came through.
+    pub fn front_end(
+        &mut self,
+        front_end: FrontEnd,
+        place: &Place,
+        time: Duration,
+    ) -> Result<FrontEndRound> {
+        /// Until everything runs at its pace.
+        const WARMUP: Duration = Duration::from_millis(200);
+        self.interrupt.check()?;
+        let napi = self.place_processing(place)?;
+        let lab = self.site.lab().ok_or_else(|| Error::Failed("there is no lab".into()))?;
+        let interfaces = self.site.interfaces();
+        let (sender, receiver) = (lab.interface(Side::Sender, 0), lab.interface(Side::Receiver, 0));
+        let address = ["cat", &format!("/sys/class/net/{receiver}/address")].map(str::to_owned);
+        let to = lab.run(Side::Receiver, &address.each_ref().map(String::as_str))?;
+        let at = self.site.listen().to_string();
+        let mut command = lab.command(Side::Receiver, &self.programs.bench);
+        command.args(["recycle", "--nic", &receiver, "--listen", &at]);
+        if front_end == FrontEnd::Drop {
+            command.arg("--drop");
+        }
+        let cpu = place.workers.as_slice().first().copied().unwrap_or(place.reader);
+        let running = self.started(front_end.name(), command, &[cpu])?;
+        let mut command = lab.command(Side::Sender, &self.programs.bench);
+        command.args(["blast", "--nic", &sender, "--to", to.trim(), "--address", &at]);
+        command.args(["--mtu", &lab.spec().mtu.to_string()]);
+        let blasting = Running::start("blast", &mut command, &[place.sender])?;
+        thread::sleep(WARMUP);
+        let receiving = Receiving { place, pid: running.pid(), napi: &napi, with_sender: true };
+        let (before, from) = (self.counters()?, receiving.now()?);
+        let started = Instant::now();
+        while started.elapsed() < time {
+            self.interrupt.check()?;
+            thread::sleep(Duration::from_millis(5).min(time));
+        }
+        let (to, after) = (receiving.now()?, self.counters()?);
+        drop(blasting);
+        running.signal(nix::sys::signal::Signal::SIGTERM)?;
+        running.wait(END, self.interrupt)?.success()?;
+        let cost = from.cpu.cost_until(&to.cpu);
+        let packets = before.packets_until(&after, &interfaces) as f64;
+        if packets == 0.0 || cost.wall == 0.0 {
+            return Err(Error::Failed(format!("{}: no packet came", front_end.name())));
+        }
+        Ok(FrontEndRound {
+            packets_per_second: packets / cost.wall,
+            nanoseconds_per_packet: cost.seconds.total() * 1e9 / packets,
+            payload: lab.spec().mtu - HEADERS,
+        })
+    }
+}
+
+/// How to take packets and do nothing with them.
+#[derive(Clone, Debug)]
+pub struct RecycleOptions {
+    /// The interface; its queue 0 is used.
+    pub nic: String,
+    /// TCP packets to there are taken.
+    pub listen: SocketAddr,
+    /// Have the program drop them, instead of taking them.
+    pub drop: bool,
+}
+
+/// Takes packets and gives their frames back at once, until a signal comes. Says `listening on
+/// ADDRESS` on standard error when it does.
+///
+/// # Errors
+///
+/// If the interface cannot be used.
+pub fn recycle(options: &RecycleOptions, interrupt: &Interrupt) -> Result<()> {
+    /// How long a wait for packets may be.
+    const WAIT: u16 = 20;
+    let RecycleOptions { nic, listen, drop } = options;
+    let failed = |error: &dyn std::fmt::Display| Error::failed(nic, error);
+    let mut steering = Steering::attach(nic, AttachMode::Native).map_err(|e| failed(&e))?;
+    steering.set_local_addresses(&[listen.ip()]).map_err(|e| failed(&e))?;
+    let mut port = if *drop {
+        None
+    } else {
+        let port = AfXdpPort::open(&AfXdpOptions::new(nic.clone(), 0)).map_err(|e| failed(&e))?;
+        let socket = port.poll_fd().ok_or_else(|| failed(&"the socket has no descriptor"))?;
+        steering.bind_queue(0, socket.as_fd()).map_err(|e| failed(&e))?;
+        Some(port)
+    };
+    steering.listen(*listen).map_err(|e| failed(&e))?;
+    eprintln!("listening on {listen}");
+    let mut frames = Vec::new();
+    while !interrupt.is_set() {
+        let Some(port) = &mut port else {
+            thread::sleep(Duration::from_millis(WAIT.into()));
+            continue;
+        };
+        if port.receive(64, &mut frames) > 0 {
+            port.recycle(frames.drain(..));
+            continue;
+        }
+        port.flush().context(|| nic.clone())?;
+        if let Some(socket) = port.poll_fd() {
+            // That a signal interrupts it is what the loop looks for.
+            let _ = poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], PollTimeout::from(WAIT));
+        }
+    }
+    Ok(())
+}
+
+/// Sends segments as long as `mtu` to an address of the interface whose MAC address is `to`, as fast
+/// as it goes, until a signal comes.
+///
+/// # Errors
+///
+/// If the interface cannot be used.
+pub fn blast(
+    nic: &str,
+    to: [u8; 6],
+    address: SocketAddr,
+    mtu: u32,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let frame = segment(to, address, mtu)?;
+    let frames = vec![frame; BURST];
+    let socket = PacketSocket::open(nic)?;
+    while !interrupt.is_set() {
+        socket.send(&frames).context(|| nic.to_owned())?;
+    }
+    Ok(())
+}
+
+/// A TCP segment in an Ethernet frame, as long as the MTU allows, from the first address of the
+/// network that `to` is in.
+fn segment(mac: [u8; 6], to: SocketAddr, mtu: u32) -> Result<Vec<u8>> {
+    let SocketAddr::V4(to) = to else {
+        return Err(Error::Usage(format!("{to}: an address of IPv4 is needed")));
+    };
+    let length = u16::try_from(mtu).ok().filter(|&length| u32::from(length) > HEADERS);
+    let length = length.ok_or_else(|| Error::Usage(format!("--mtu {mtu}: from 41 to 65535")))?;
+    let from = Ipv4Addr::from((u32::from(*to.ip()) & 0xffff_ff00) | 1);
+    let mut frame = Vec::with_capacity(14 + usize::from(length));
+    frame.extend(mac);
+    // A locally administered address: nobody answers to it.
+    frame.extend([2, 0, 0, 0, 0, 1, 8, 0]);
+    let ip = frame.len();
+    frame.extend([0x45, 0]);
+    frame.extend(length.to_be_bytes());
+    // Not to be fragmented, 64 hops, TCP; the checksum follows.
+    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend(from.octets());
+    frame.extend(to.ip().octets());
+    let checksum = checksum(&frame[ip..]);
+    frame[ip + 10..ip + 12].copy_from_slice(&checksum.to_be_bytes());
+    frame.extend(40_000_u16.to_be_bytes());
+    frame.extend(to.port().to_be_bytes());
+    frame.extend([0, 0, 0, 1, 0, 0, 0, 1]);
+    // Twenty bytes of header, ACK, a window; no checksum.
+    frame.extend([0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+    frame.resize(14 + usize::from(length), 0x5a);
+    Ok(frame)
+}
+
+/// The Internet checksum of an even number of bytes.
+fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_as_long_as_the_mtu_and_have_a_right_ip_header() {
+        let to = "10.77.0.2:5000".parse().expect("an address");
+        for mtu in [1500, 9000, 65535] {
+            let frame = segment([1, 2, 3, 4, 5, 6], to, mtu).expect("a frame");
+            assert_eq!(frame.len(), 14 + mtu as usize);
+            assert_eq!(checksum(&frame[14..34]), 0, "summed with itself it is nothing");
+            assert_eq!(frame[26..34], [10, 77, 0, 1, 10, 77, 0, 2]);
+        }
+        assert!(segment([0; 6], to, 40).is_err());
+        assert!(segment([0; 6], to, 65536).is_err());
+        assert!(segment([0; 6], "[::1]:1".parse().expect("an address"), 1500).is_err());
+    }
+}

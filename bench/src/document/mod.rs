@@ -6,6 +6,8 @@
 //! not. Rates are in bits a second of payload, times in seconds, sizes in bytes; a gigabyte is 10^9
 //! bytes.
 //!
+//! `docs/benchmark-json.md` describes every field; a test holds it to that.
+//!
 //! Fields that do not apply are left out of the JSON text and are `None` or empty when it is read, so
 //! that documents of other benchmarks and of earlier versions can be read by the same types. A row
 //! is made from those fields that apply: `Row { benchmark: "...".into(), ..Row::default() }`.
@@ -160,33 +162,4 @@ pub fn write(document: &impl Serialize, to: &mut dyn Write) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_newer_schema_is_refused() {
-        let document = Document { schema: SCHEMA + 1, ..Document::new() };
-        let mut text = Vec::new();
-        write(&document, &mut text).expect("memory");
-        let error = Document::read(&text[..]).expect_err("newer");
-        assert!(error.to_string().contains("newer"), "{error}");
-    }
-
-    #[test]
-    fn what_is_no_document_is_refused() {
-        assert!(Document::read(&b"{}"[..]).is_err());
-        assert!(Document::read(&b"x"[..]).is_err());
-    }
-
-    #[test]
-    fn the_names_that_others_rely_on() {
-        let mut document = Document::new();
-        document.results.push(Row::default());
-        let value = serde_json::to_value(&document).expect("JSON");
-        assert!(value["environment"].is_object());
-        for name in ["benchmark", "receiver", "mtu", "subflows", "links", "placement"] {
-            assert!(!value["results"][0][name].is_null(), "{name}");
-        }
-        assert!(value["ratios"].is_array());
-    }
-}
+mod tests;

@@ -45,8 +45,9 @@ pub(super) fn render(document: &Document) -> String {
     costs(&mut text, document);
     for row in document.results.iter().filter(|row| row.noisy) {
         let why = row.noisy_reason.as_deref().unwrap_or_default();
-        let Row { receiver, mtu, subflows, .. } = row;
-        let _ = writeln!(text, "\nNOISY: {receiver}, MTU {mtu}, {subflows} subflows: {why}");
+        let Row { receiver, mtu, subflows, placement, .. } = row;
+        let subflows = plural(*subflows, "subflow");
+        let _ = writeln!(text, "\nNOISY: {receiver}, MTU {mtu}, {subflows}, {placement}: {why}");
     }
     for not in &document.not_run {
         let _ = writeln!(text, "\nnot run: {}: {}", not.what, not.reason);
@@ -60,11 +61,12 @@ pub(super) fn render(document: &Document) -> String {
     text
 }
 
+fn plural(count: u32, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 /// All receivers under the conditions of the first of them.
 fn section(text: &mut String, document: &Document, first: &Row) {
-    let plural = |count: u32, what: &str| {
-        if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-    };
     let _ = writeln!(
         text,
         "\nMTU {}, {} over {}; median (least–greatest) of {} rounds of {} s",

@@ -36,6 +36,17 @@ pub enum Error {
         /// The interface.
         nic: String,
     },
+    /// The interface takes VLAN tags out of frames, so that answers would leave without them.
+    #[error(
+        "{nic}: it takes VLAN tags out of received frames, and there are VLANs on it ({vlans}); have \
+         it leave them in with `ethtool -K {nic} rxvlan off`"
+    )]
+    VlanTagsStripped {
+        /// The interface.
+        nic: String,
+        /// The VLAN interfaces on it.
+        vlans: String,
+    },
     /// The interface has fewer receive queues than the highest one that was asked for.
     #[error("{nic}: there is no receive queue {queue}; it has {queues} (0 to {})", queues.saturating_sub(1))]
     QueueOutOfRange {
@@ -166,6 +177,7 @@ impl Error {
             | Self::AddressNotLocal { .. }
             | Self::Configuration(_) => ErrorKind::Usage,
             Self::NicDown { .. }
+            | Self::VlanTagsStripped { .. }
             | Self::NicOccupied { .. }
             | Self::Privilege { .. }
             | Self::Descriptors { .. }

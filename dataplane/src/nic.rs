@@ -1,5 +1,6 @@
 //! NICs: what the application asks for, and what the kernel says about them.
 
+mod ethtool;
 mod facts;
 
 use std::net::IpAddr;

@@ -56,6 +56,9 @@ pub(super) fn describe(config: NicConfig) -> Result<Described> {
     if !facts.up {
         return Err(Error::NicDown { nic: nic() });
     }
+    if facts.strips_vlan_tags && !facts.vlans.is_empty() {
+        return Err(Error::VlanTagsStripped { nic: nic(), vlans: facts.vlans.join(", ") });
+    }
     // Whoever has the NIC is told first, since binding may wait for queues to come free.
     if let Ok(programs) = attached_programs(&config.name)
         && let Some(AttachedProgram { id, name, .. }) = programs.into_iter().next()
@@ -203,6 +206,13 @@ fn unopened(
     match error {
         AfXdpError::NoInterface { .. } => Error::NoSuchNic { nic },
         AfXdpError::InterfaceDown { .. } => Error::NicDown { nic },
+        // Drivers may refuse zero copy with the error that stands for a missing queue, too: virtio_net
+        // does if the device keeps memory translation to itself.
+        AfXdpError::NoQueue { queue, .. }
+            if options.mode == BindMode::ZeroCopy && queue < facts.receive_queues =>
+        {
+            Error::ModeUnavailable { nic, mode, reason: "the driver refuses this NIC".to_owned() }
+        }
         AfXdpError::NoQueue { queue, .. } => {
             Error::QueueOutOfRange { nic, queue, queues: facts.receive_queues }
         }
@@ -217,7 +227,12 @@ fn unopened(
         AfXdpError::ModeUnsupported { .. } => Error::ModeUnavailable {
             nic,
             mode,
-            reason: "the driver does not support it".to_owned(),
+            // With such an MTU it cannot be tried whether packets of one buffer would do.
+            reason: if options.multi_buffer {
+                format!("the driver does not support it for an MTU of {}, or at all", facts.mtu)
+            } else {
+                "the driver does not support it".to_owned()
+            },
         },
         AfXdpError::Permission { action, .. } => {
             Error::Privilege { what: format!("{nic}: {action}") }
@@ -272,6 +287,7 @@ mod tests {
             driver: None,
             receive_queues: queues,
             vlans: Vec::new(),
+            strips_vlan_tags: false,
             addresses: Vec::new(),
         };
         Described { config, facts, queues: (0..queues).collect() }
@@ -299,6 +315,40 @@ mod tests {
                 limit + 1
             )
         );
+    }
+
+    /// Seen with virtio_net: the queue was there, and the driver did not want it for zero copy.
+    #[test]
+    fn a_driver_that_refuses_zero_copy_does_not_lose_its_queue() {
+        let Described { config, facts, .. } = described("nic0", 2, &[]);
+        let config = config.mode(Mode::ZeroCopy);
+        let mut options = AfXdpOptions::new("nic0", 1);
+        let refusal = |queue| AfXdpError::NoQueue { interface: "nic0".to_owned(), queue };
+        options.mode = BindMode::ZeroCopy;
+        let error = unopened(&config, &facts, &options, refusal(1));
+        assert_eq!(error.kind(), crate::ErrorKind::Usage);
+        assert!(error.to_string().starts_with("nic0: zerocopy mode does not work"), "{error}");
+        let gone = unopened(&config, &facts, &options, refusal(2));
+        assert!(matches!(gone, Error::QueueOutOfRange { queue: 2, queues: 2, .. }), "{gone}");
+        options.mode = BindMode::Copy;
+        let gone = unopened(&config, &facts, &options, refusal(1));
+        assert!(matches!(gone, Error::QueueOutOfRange { queue: 1, .. }), "{gone}");
+    }
+
+    #[test]
+    fn a_refusal_at_a_large_mtu_names_the_mtu() {
+        let Described { config, mut facts, .. } = described("no-such-nic", 1, &[]);
+        let config = config.mode(Mode::ZeroCopy);
+        facts.mtu = 9000;
+        let options =
+            AfXdpOptions { mode: BindMode::ZeroCopy, ..AfXdpOptions::new("no-such-nic", 0) };
+        let refusal = AfXdpError::ModeUnsupported {
+            interface: "no-such-nic".to_owned(),
+            queue: 0,
+            mode: BindMode::ZeroCopy,
+        };
+        let error = unopened(&config, &facts, &options, refusal);
+        assert!(error.to_string().contains("for an MTU of 9000, or at all"), "{error}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use super::ethtool;
 use crate::error::{Error, Result};
 
 /// VLANs may be stacked twice, as the steering program takes two tags at most.
@@ -29,6 +30,8 @@ pub struct NicFacts {
     pub receive_queues: u32,
     /// The VLAN interfaces on it, those on them included.
     pub vlans: Vec<String>,
+    /// Whether the device takes VLAN tags out of received frames before an XDP program sees them.
+    pub strips_vlan_tags: bool,
     /// Its addresses, and those of the VLAN interfaces on it.
     pub addresses: Vec<IpAddr>,
 }
@@ -60,12 +63,16 @@ impl NicFacts {
         let flags = read_text(&directory.join("flags")).map_err(failed)?;
         let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).unwrap_or(0);
         let vlans = vlans_on(name);
+        let driver = driver(&directory);
+        // An interface without a device has no say in it: there the tag is where its sender put it.
+        let strips_vlan_tags = driver.is_some() && ethtool::strips_vlan_tags(name).unwrap_or(false);
         Ok(Self {
             name: name.to_owned(),
             index,
             up: flags & libc::IFF_UP as u32 != 0,
             mtu: read_number(&directory.join("mtu")).map_err(failed)?,
-            driver: driver(&directory),
+            driver,
+            strips_vlan_tags,
             receive_queues: receive_queues(&directory).map_err(failed)?,
             addresses: addresses_of(name, &vlans)?,
             vlans,

@@ -33,6 +33,7 @@ fn the_loopback_interface_is_described() {
     assert!(facts.receive_queues >= 1);
     assert_eq!(facts.driver, None);
     assert!(facts.vlans.is_empty());
+    assert!(!facts.strips_vlan_tags);
     if facts.up {
         assert!(facts.addresses.contains(&IpAddr::from([127, 0, 0, 1])));
     }
@@ -43,4 +44,11 @@ fn an_unknown_interface_and_a_path_are_refused() {
     for name in ["", ".", "..", "../net/lo", "mpxdp-not-there"] {
         assert!(matches!(NicFacts::read(name), Err(Error::NoSuchNic { .. })), "{name}");
     }
+}
+
+#[test]
+fn an_interface_that_is_not_there_tells_nothing_of_vlan_tags() {
+    assert!(!ethtool::strips_vlan_tags("lo").unwrap());
+    let error = ethtool::strips_vlan_tags("mpxdp-not-there").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
 }

@@ -23,13 +23,20 @@ pub(crate) fn privileged(test: &str) -> bool {
     false
 }
 
-/// An `AF_XDP` socket, bound to nothing: enough to fill a slot of the program's sockets.
+/// An `AF_XDP` socket, bound to nothing: enough to fill a slot of the program's sockets. It has a
+/// receive ring, since Linux 7.2 takes none without.
 pub(crate) fn xdp_socket() -> OwnedFd {
     // SAFETY: the call takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     assert!(fd >= 0, "AF_XDP socket: {}", std::io::Error::last_os_error());
     // SAFETY: the descriptor is new and nobody else's.
-    unsafe { OwnedFd::from_raw_fd(fd) }
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let entries: u32 = 64;
+    let (value, len) = (std::ptr::from_ref(&entries).cast(), size_of::<u32>() as libc::socklen_t);
+    // SAFETY: `value` points to `len` bytes that outlive the call.
+    let set = unsafe { libc::setsockopt(fd, libc::SOL_XDP, libc::XDP_RX_RING, value, len) };
+    assert_eq!(set, 0, "receive ring: {}", std::io::Error::last_os_error());
+    socket
 }
 
 /// Runs `body` on a thread with a network namespace of its own, which goes with the thread.

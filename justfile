@@ -43,6 +43,10 @@ object:
 object-update:
     cargo run --quiet --package mpxdp-ebpf --features rebuild --bin rebuild-object
 
+# Guests with other kernels and with NICs that qemu models: `just vm-test --list`, `just vm-test igb`.
+vm-test *ARGS:
+    cargo run --quiet --profile checked --package mpxdp-vm -- test {{ARGS}}
+
 # Licences, sources and duplicate crates (needs cargo-deny).
 deny:
     cargo deny check bans licenses sources

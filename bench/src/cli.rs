@@ -90,6 +90,9 @@ enum LabCommand {
         /// what is measured.
         #[arg(long, default_value = "reno", value_name = "NAME")]
         congestion: String,
+        /// Process what the sender receives on this CPU, not on the one that the receiver sent it on.
+        #[arg(long, value_name = "CPU")]
+        sender_cpu: Option<usize>,
         /// Put middleboxes on a link, the sender on their left: `0=delay=40ms,loss=1%` for instance.
         #[arg(long, value_name = "LINK=CHAIN", value_parser = link_and_chain)]
         relay: Vec<(u32, ChainSpec)>,
@@ -346,7 +349,17 @@ fn relay(arguments: RelayArguments) -> Result<u8> {
 
 fn lab(command: LabCommand) -> Result<u8> {
     match command {
-        LabCommand::Up { name, links, queues, mtu, vlan, no_gro, congestion, relay } => {
+        LabCommand::Up {
+            name,
+            links,
+            queues,
+            mtu,
+            vlan,
+            no_gro,
+            congestion,
+            sender_cpu,
+            relay,
+        } => {
             let interrupt = Interrupt::install()?;
             let builder = relay
                 .iter()
@@ -359,6 +372,7 @@ fn lab(command: LabCommand) -> Result<u8> {
                 .vlan(vlan)
                 .gro(!no_gro)
                 .congestion(congestion)
+                .sender_cpu(sender_cpu)
                 .kept()
                 .interrupt(&interrupt)
                 .up()?;

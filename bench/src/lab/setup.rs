@@ -123,6 +123,9 @@ fn configure_end(spec: &Spec, side: Side, link: u32) -> Result<()> {
     match side {
         Side::Sender => {
             run_in(&namespace, &["ethtool", "-K", &interface, "tx", "off"])?;
+            if let Some(cpu) = spec.sender_cpu {
+                process_on(&namespace, &interface, cpu)?;
+            }
         }
         Side::Receiver => {
             let gro = if spec.gro { "on" } else { "off" };
@@ -144,6 +147,22 @@ fn configure_end(spec: &Spec, side: Side, link: u32) -> Result<()> {
     add_addresses(spec, side, link)
 }
 
+/// Has a CPU process what comes in on an interface, whichever CPU it came in on (RPS).
+fn process_on(namespace: &str, interface: &str, cpu: usize) -> Result<()> {
+    let mask = cpu_mask(cpu);
+    let script = format!(
+        "for queue in /sys/class/net/{interface}/queues/rx-*; do printf %s {mask} > $queue/rps_cpus \
+         || exit; done"
+    );
+    run_in(namespace, &["sh", "-c", &script]).map(|_| ())
+}
+
+/// A CPU as the kernel's masks have it: words of 32 bits in hexadecimal, the highest first.
+fn cpu_mask(cpu: usize) -> String {
+    let lower = ",00000000".repeat(cpu / 32);
+    format!("{:x}{lower}", 1_u32 << (cpu % 32))
+}
+
 /// Gives a side's end of a link its addresses; those it has are left alone.
 pub(super) fn add_addresses(spec: &Spec, side: Side, link: u32) -> Result<()> {
     let namespace = spec.namespace(side);
@@ -155,4 +174,15 @@ pub(super) fn add_addresses(spec: &Spec, side: Side, link: u32) -> Result<()> {
         run(&["ip", "-n", &namespace, "addr", "replace", &cidr, "dev", &holder])?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_words_with_the_highest_first() {
+        assert_eq!([0, 5, 31].map(cpu_mask), ["1", "20", "80000000"]);
+        assert_eq!([32, 70].map(cpu_mask), ["1,00000000", "40,00000000,00000000"]);
+    }
 }

@@ -8,6 +8,7 @@ use mpxdp_sim::middlebox::ChainSpec;
 use serde::{Deserialize, Serialize};
 
 use super::{Lab, Side, journal, relays, setup, teardown, tool};
+use crate::environment;
 use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
 
@@ -36,6 +37,10 @@ pub struct Spec {
     /// The congestion control on both sides, by the kernel's name.
     #[serde(default = "default_congestion")]
     pub congestion: String,
+    /// The CPU that processes what the sender receives, its acknowledgements that is; none: the one
+    /// on which the receiver happened to send it.
+    #[serde(default)]
+    pub sender_cpu: Option<usize>,
     /// The links that have a relay, and its chain of middleboxes as text; the sender is on the left.
     #[serde(default)]
     pub relays: BTreeMap<u32, String>,
@@ -75,6 +80,11 @@ impl Spec {
             return usage(format!("--relay {link}=...: the links are 0 to {}", self.links - 1));
         }
         check_congestion(&self.congestion)?;
+        if let Some(cpu) = self.sender_cpu
+            && !environment::cpus().contains(&cpu)
+        {
+            return usage(format!("--sender-cpu {cpu}: it does not exist or may not be used"));
+        }
         match self.vlan {
             Some(id) if !(1..=4094).contains(&id) => usage(format!("--vlan {id}: from 1 to 4094")),
             _ => Ok(()),
@@ -137,6 +147,7 @@ impl Default for Builder {
             vlan: None,
             gro: true,
             congestion: default_congestion(),
+            sender_cpu: None,
             relays: BTreeMap::new(),
         };
         Self { spec, kept: false, interrupt: Interrupt::never(), relay_program: None }
@@ -191,6 +202,16 @@ impl Builder {
     #[must_use]
     pub fn congestion(mut self, name: impl Into<String>) -> Self {
         self.spec.congestion = name.into();
+        self
+    }
+
+    /// The CPU that processes what the sender receives, as a host of its own would; if not given, the
+    /// one on which the receiver happened to send it. Over veth that is the receiver's: its
+    /// acknowledgement then runs the sender's TCP there, and with it all that the sender may send
+    /// from then on, through the NIC's receive processing of the receiver.
+    #[must_use]
+    pub const fn sender_cpu(mut self, cpu: Option<usize>) -> Self {
+        self.spec.sender_cpu = cpu;
         self
     }
 
@@ -317,6 +338,7 @@ mod tests {
         assert!(refused(Lab::builder().mtu(1279)).contains("--mtu 1279"));
         assert!(refused(Lab::builder().mtu(65536)).contains("--mtu 65536"));
         assert!(refused(Lab::builder().congestion("swift9")).contains("--congestion swift9"));
+        assert!(refused(Lab::builder().sender_cpu(Some(8191))).contains("--sender-cpu 8191"));
         assert!(refused(Lab::builder().vlan(Some(0))).contains("--vlan 0"));
         assert!(refused(Lab::builder().vlan(Some(4095))).contains("--vlan 4095"));
         let chain = ChainSpec::default();

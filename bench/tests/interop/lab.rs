@@ -104,6 +104,25 @@ fn both_sides_have_the_congestion_control_that_was_asked_for() {
 }
 
 #[test]
+fn what_the_sender_receives_can_be_given_a_cpu() {
+    if !privileged() {
+        return;
+    }
+    let lab = Named::new();
+    let cpu = *mpxdp_bench::environment::cpus().last().expect("there is one");
+    lab.ok("up", &["--queues", "2", "--sender-cpu", &cpu.to_string()]);
+    for (side, queue) in [("snd", 0), ("snd", 1), ("rcv", 0)] {
+        let file = format!("/sys/class/net/{side}0/queues/rx-{queue}/rps_cpus");
+        let mask = lab.ok("exec", &[side, "cat", &file]);
+        let low = mask.trim().rsplit(',').nth(cpu / 32).expect("as many words as CPUs need");
+        let set = u32::from_str_radix(low, 16).expect("hexadecimal");
+        let expected = if side == "snd" { 1 << (cpu % 32) } else { 0 };
+        assert_eq!(set, expected, "{side}, queue {queue}: {mask}");
+    }
+    lab.ok("exec", &["rcv", "ping", "-c", "1", "-W", "5", "10.77.0.1"]);
+}
+
+#[test]
 fn down_ends_the_processes_in_the_lab() {
     let Some(Rig { lab, .. }) = Rig::new(Lab::builder()) else { return };
     let mut sleeper = lab.command(Side::Sender, "sleep");

@@ -113,11 +113,9 @@ struct Core {
     /// Answers of no flow: resets, and acknowledgements from TIME-WAIT.
     answers: Vec<Answer>,
     placements: Vec<Placement>,
-    /// What is to be stored.
-    wanted: Vec<Wanted>,
-    /// The flow of each of `wanted`.
-    wanted_by: Vec<FlowId>,
-    /// What is to be stored of one flow, where `wanted` is of several.
+    /// What is to be stored, and of which flow.
+    wanted: Vec<(FlowId, Wanted)>,
+    /// What is to be stored of one flow.
     wanted_of_one: Vec<Wanted>,
     claims: Vec<Claim>,
 }
@@ -184,7 +182,6 @@ impl<P: Port, S: Probe> Worker<P, S> {
             answers: Vec::new(),
             placements: Vec::new(),
             wanted: Vec::new(),
-            wanted_by: Vec::new(),
             wanted_of_one: Vec::new(),
             claims: Vec::new(),
         };

@@ -3,7 +3,7 @@
 use mpxdp_proto::segment::Segment;
 use mpxdp_proto::subflow::{Disposition, State};
 use mpxdp_proto::time::Instant;
-use mpxdp_proto::wire::{Frame, IpFields, emit_frame, parse_frame};
+use mpxdp_proto::wire::{Frame, IpFields, emit_frame, parse_frame_into};
 
 use super::counters::{Counters, WorkerDrop};
 use super::flows::{Entry, FlowId, FlowKey, Path};
@@ -110,10 +110,10 @@ impl Core {
         probe: impl Probe,
     ) {
         let first = packet.clone().next().unwrap_or_default();
-        let frame = match parse_frame(first, len) {
-            Ok(frame) => frame,
-            Err(reason) => return self.handle.counters.parse_error(reason),
-        };
+        let mut frame = Frame::default();
+        if let Err(reason) = parse_frame_into(first, len, &mut frame) {
+            return self.handle.counters.parse_error(reason);
+        }
         probe.mark(Stage::Parse);
         if !is_checksum_right(&frame, packet.clone()) {
             return self.handle.counters.dropped(WorkerDrop::TcpChecksum);
@@ -165,14 +165,14 @@ impl Core {
             return self.hold(now, id, payload_at, packet);
         }
         for placement in self.placements.drain(..) {
-            self.wanted.push(Wanted {
+            let wanted = Wanted {
                 to: placement.to,
                 len: placement.len,
                 source: source as u32,
                 // A packet is no longer than 65535 octets and its link header.
                 at: payload_at as u32 + placement.at,
-            });
-            self.wanted_by.push(id);
+            };
+            self.wanted.push((id, wanted));
         }
     }
 
@@ -182,9 +182,20 @@ impl Core {
     where
         I: Iterator<Item = &'a [u8]>,
     {
-        while let Some(id) = self.take_wanted_of_one() {
-            self.store_of_one(id, &packet, probe);
+        let mut wanted = std::mem::take(&mut self.wanted);
+        let of_one = wanted.iter().all(|(id, _)| *id == wanted[0].0);
+        if !of_one {
+            // By flows, and of each as it came. To look for those of each flow among all that are
+            // left took seven times as many instructions in a burst of 64 flows.
+            wanted.sort_unstable_by_key(|(id, wanted)| (*id, wanted.source, wanted.at));
         }
+        for of_one in wanted.chunk_by(|(one, _), (other, _)| one == other) {
+            self.wanted_of_one.extend(of_one.iter().map(|(_, wanted)| *wanted));
+            self.store_of_one(of_one[0].0, &packet, probe);
+        }
+        wanted.clear();
+        // Nothing is placed meanwhile.
+        self.wanted = wanted;
     }
 
     /// Stores `wanted_of_one`, which is of the flow `id`, and empties it.
@@ -240,28 +251,6 @@ impl Core {
         }
         self.wanted_of_one.clear();
         probe.mark(Stage::Commit);
-    }
-
-    /// Moves what is to be stored of one flow to `wanted_of_one`, and says of which.
-    fn take_wanted_of_one(&mut self) -> Option<FlowId> {
-        let &id = self.wanted_by.first()?;
-        if self.wanted_by.iter().all(|&by| by == id) {
-            std::mem::swap(&mut self.wanted, &mut self.wanted_of_one);
-            self.wanted_by.clear();
-        } else {
-            // A handful of flows in a burst of 64: looking through them again for each is cheap.
-            let of_one = &mut self.wanted_of_one;
-            let mut by = self.wanted_by.iter();
-            self.wanted.retain(|wanted| {
-                let other = by.next() != Some(&id);
-                if !other {
-                    of_one.push(*wanted);
-                }
-                other
-            });
-            self.wanted_by.retain(|&by| by != id);
-        }
-        Some(id)
     }
 
     /// Sends what a flow has to send, and brings its deadline, its connection's numbers and its

@@ -7,6 +7,12 @@
 /// The partial sum of `bytes`, folded far enough that thousands of such sums add up in 32 bits.
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u32 {
+    sum_inline(bytes)
+}
+
+/// As [`sum`], for a length that is known where it is called: then it is a few additions.
+#[inline(always)]
+pub(super) fn sum_inline(bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<4>();
     // A 32-bit word is two 16-bit words, and 2^16 is 1 modulo 2^16 - 1.
     let mut total: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();

@@ -130,6 +130,7 @@ impl Frame {
     /// The partial ones'-complement sum of the pseudo-header (RFC 9293, section 3.1; RFC 8200,
     /// section 8.1), over 16-bit big-endian words as in [`checksum::sum`]. It is below 2^21, so
     /// that it adds up with other partial sums.
+    #[inline]
     #[must_use]
     pub fn pseudo_header_sum(&self) -> u32 {
         pseudo_header_sum(self.remote.ip(), self.local.ip(), self.end() - self.tcp_at)
@@ -146,10 +147,12 @@ impl Frame {
 }
 
 /// The partial sum of the pseudo-header of a TCP segment of `tcp_len` octets with its header.
+#[inline]
 #[must_use]
 pub(super) fn pseudo_header_sum(source: IpAddr, destination: IpAddr, tcp_len: usize) -> u32 {
     let address = |address: IpAddr| match address {
-        IpAddr::V4(address) => checksum::sum(&address.octets()),
+        // In two halves, as a call would take longer than the sum.
+        IpAddr::V4(address) => (address.to_bits() >> 16) + (address.to_bits() & 0xffff),
         IpAddr::V6(address) => checksum::sum(&address.octets()),
     };
     address(source) + address(destination) + u32::from(ipv4::TCP) + tcp_len as u32

@@ -51,6 +51,10 @@ vm-test *ARGS:
 deny:
     cargo deny check bans licenses sources
 
+# Times the parts of the data plane; on a machine that has nothing else to do.
+bench *ARGS:
+    cargo bench --package mpxdp --bench parts -- {{ARGS}}
+
 # The lab by hand: `just lab up --links 2`, `just lab exec snd ip addr`, `just lab down`.
 lab *ARGS:
     cargo build --release --package mpxdp-bench

@@ -116,7 +116,8 @@ impl Service {
             return Ok(());
         }
         Err(format!(
-            "to={}: not the address that this connection comes from ({from}), and not allowed; start the sender with --allow {to}",
+            "to={}: not the address that this connection comes from ({from}), and not allowed; \
+             start the sender with --allow {to}",
             request.to
         ))
     }

@@ -7,10 +7,11 @@
 //! ratios); the kernel's receivers are measured at mpxdp's best place too, where that is another one,
 //! so that like is compared with like.
 //!
-//! [Front ends](crate::trial::FrontEnd) are measured as well, at mpxdp's best place, so that what a receiver costs beyond its
-//! front end can be told: for mpxdp beyond the AF_XDP socket with a reader that does nothing, for the
-//! kernel's receivers behind an XDP program beyond a program that drops. The latter looks into packets,
-//! which the program before the kernel's receivers does not; that errs in the kernel's favour.
+//! [Front ends](crate::trial::FrontEnd) are measured as well, at mpxdp's best place, so that what a
+//! receiver costs beyond its front end can be told: for mpxdp beyond the AF_XDP socket with a reader
+//! that does nothing, for the kernel's receivers behind an XDP program beyond a program that drops.
+//! The latter looks into packets, which the program before the kernel's receivers does not; that errs
+//! in the kernel's favour.
 //!
 //! Between two [`Hosts`] the same is measured on NICs as they are, without the front ends.
 //!

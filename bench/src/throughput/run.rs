@@ -80,13 +80,14 @@ fn one_network(
     for case in plan.cases() {
         match choose(plan, case, bench, progress) {
             Ok(item) => items.push(item),
-            Err(Error::Interrupted) => {
+            Err(_) if bench.interrupt.is_set() => {
                 interrupted = true;
                 break;
             }
             Err(error @ (Error::Usage(_) | Error::Missing(_))) => return Err(error),
-            Err(Error::Failed(reason)) => {
-                document.not_run.push(NotRun { what: format!("{case}, MTU {mtu}"), reason });
+            Err(error) => {
+                let (what, reason) = (format!("{case}, MTU {mtu}"), error.to_string());
+                document.not_run.push(NotRun { what, reason });
             }
         }
     }
@@ -229,9 +230,10 @@ fn rounds(
             progress.says(format!("MTU {mtu}: round {} of {of}: {}", round + 1, item.case));
             match bench.measure(&item.trial) {
                 Ok(outcome) => item.outcomes.push(outcome),
-                Err(Error::Interrupted) => return Ok(true),
-                Err(Error::Failed(reason)) => item.failed = Some(reason),
-                Err(error) => return Err(error),
+                // A terminal's signal ends the processes of the measurement too.
+                Err(_) if bench.interrupt.is_set() => return Ok(true),
+                Err(error @ (Error::Usage(_) | Error::Missing(_))) => return Err(error),
+                Err(error) => item.failed = Some(error.to_string()),
             }
             progress.did(expected(&item.trial));
         }
@@ -239,9 +241,9 @@ fn rounds(
             progress.says(format!("MTU {mtu}: {} without a receiver", item.what.name()));
             match bench.front_end(item.what, &item.place, plan.front_end_time()) {
                 Ok(round) => item.rounds.push(round),
-                Err(Error::Interrupted) => return Ok(true),
-                Err(Error::Failed(reason)) => item.failed = Some(reason),
-                Err(error) => return Err(error),
+                Err(_) if bench.interrupt.is_set() => return Ok(true),
+                Err(error @ (Error::Usage(_) | Error::Missing(_))) => return Err(error),
+                Err(error) => item.failed = Some(error.to_string()),
             }
         }
         progress.did(plan.front_ends());

@@ -18,7 +18,7 @@ pub(super) enum Sending {
 }
 
 impl Sending {
-    /// Waits until it says so; what failed before is the error. None: it has ended.
+    /// Waits until it says so; what failed before that is the error.
     pub(super) fn wait_for(
         self,
         text: &str,

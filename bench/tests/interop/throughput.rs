@@ -1,6 +1,7 @@
 //! `mpxdp-bench throughput`: its document, its messages, and what it leaves behind.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -8,7 +9,8 @@ use std::time::Duration;
 use mpxdp_bench::document::Document;
 use mpxdp_bench::lab::{Lab, Running, Side};
 use mpxdp_bench::{Interrupt, environment};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use super::harness::{BENCH, LIMIT, Rig, lab_name, mpxdp, privileged};
 
@@ -179,15 +181,18 @@ fn a_signal_keeps_what_was_measured() {
     command.args(["--receivers", "kernel-tcp", "--json", "-"]);
     let cpu = environment::cpus()[0];
     command.args(["--placement", &format!("reader={cpu}")]).env("MPXDP_BENCH_PROGRESS", "1");
+    // As a terminal does it: to the processes of the measurement, too.
+    command.process_group(0);
     let mut running = Running::start("throughput", &mut command, &[]).expect("it starts");
     running.wait_for("round 2 of", LIMIT, &Interrupt::never()).expect("a round passes");
-    running.signal(Signal::SIGINT).expect("it runs");
+    killpg(Pid::from_raw(running.pid().cast_signed()), Signal::SIGINT).expect("it runs");
     let ended = running.wait(Duration::from_secs(60), &Interrupt::never()).expect("it ends");
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     assert!(ended.stderr.contains("INTERRUPTED"), "{}", ended.stderr);
     named.assert_gone();
     let document = document(&ended.stdout);
     assert!(document.interrupted);
+    assert!(document.not_run.is_empty(), "{:#?}", document.not_run);
     assert_eq!(document.results.len(), 1);
     assert!(!document.results[0].measurements.is_empty());
 }

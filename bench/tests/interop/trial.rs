@@ -31,9 +31,19 @@ fn every_receiver_gets_as_many_subflows_as_asked_for() {
     let cases = [2, 1, 4].into_iter().flat_map(|n| mptcp.map(|receiver| (receiver, n)));
     for (receiver, subflows) in cases.chain([(Receiver::KernelTcpXdp, 1), (Receiver::KernelTcp, 1)])
     {
-        let outcome = bench.measure(&trial(receiver, subflows)).unwrap_or_else(|error| {
-            panic!("{} with {subflows}: {error}", receiver.name());
-        });
+        let mut measure = || {
+            bench.measure(&trial(receiver, subflows)).unwrap_or_else(|error| {
+                panic!("{} with {subflows}: {error}", receiver.name());
+            })
+        };
+        let mut outcome = measure();
+        // Where many others want the CPUs, both looks at them may come at the same late moment.
+        for _ in 0..4 {
+            if outcome.round.receiving_cores > 0.0 {
+                break;
+            }
+            outcome = measure();
+        }
         let round = &outcome.round;
         assert_eq!(outcome.mptcp, mptcp.contains(&receiver), "{outcome:#?}");
         assert!(round.bytes > 0 && round.bytes <= round.total_bytes, "{round:#?}");

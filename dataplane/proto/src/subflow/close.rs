@@ -23,6 +23,8 @@ pub(super) struct Close {
     /// A FIN, a DATA_FIN is to go out (again).
     pub(super) fin_due: bool,
     pub(super) data_fin_due: bool,
+    /// Our stream is known to have ended.
+    begun: bool,
     /// The peer's data ended before ours, so the first FIN is left to it for a while.
     peer_first: bool,
     /// That while is over.
@@ -60,14 +62,13 @@ impl Subflow {
 
     /// Decides, before something is sent, whether a DATA_FIN or a FIN goes out for the first time.
     pub(super) fn plan_close(&mut self, now: Instant, view: &View) {
-        if matches!(self.mode, Mode::Mptcp(_))
-            && view.local_fin.is_some()
-            && !view.local_fin_acked
-            && !self.close.data_fin_sent
-        {
-            self.close.data_fin_sent = true;
-            self.close.data_fin_due = true;
+        if matches!(self.mode, Mode::Mptcp(_)) && view.local_fin.is_some() && !self.close.begun {
+            self.close.begun = true;
+            // Also where the whole end came about on other subflows before this one heard of it:
+            // the peer's FIN is under way then, and one of ours would cross it.
             self.close.peer_first = view.remote_complete();
+            self.close.data_fin_sent = !view.local_fin_acked;
+            self.close.data_fin_due = self.close.data_fin_sent;
         }
         let open = matches!(self.state, State::Established | State::CloseWait);
         if open && !self.close.fin_sent && self.wants_fin(now, view) {

@@ -151,6 +151,23 @@ fn a_peer_that_closed_first_is_waited_for_only_briefly() {
     trace.expect_state(State::FinWait1);
 }
 
+/// The whole closing came about on another subflow: the FIN of the peer is under way on this one, and
+/// ours would cross it, which leaves both ends in TIME-WAIT.
+#[test]
+fn a_peer_that_closed_first_is_waited_for_where_another_subflow_told_of_it() {
+    let mut trace = with_stream();
+    trace.connection.on_event(&AT_1000);
+    trace.connection.shutdown_write(StreamOffset(0));
+    trace.connection.on_event(&Event::LocalFinAcked);
+    trace.expect_sent(0);
+    trace.expect_state(State::Established);
+    trace.accept(fin(seg(1000, 0)));
+    assert!(trace.expect_one().flags.contains(Flags::FIN));
+    trace.expect_state(State::LastAck);
+    trace.accept(Segment { ack: OURS + 2, ..seg(1001, 0) });
+    trace.expect_state(State::Closed);
+}
+
 #[test]
 fn a_fin_that_comes_at_the_end_of_the_wait_is_answered() {
     let mut trace = with_stream();

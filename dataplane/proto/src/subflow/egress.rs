@@ -193,8 +193,11 @@ impl Subflow {
     pub(super) fn acknowledgement(&mut self, now: Instant, view: &View, data_fin: bool) -> Segment {
         let mut options = Options { timestamps: self.timestamps(now), ..Default::default() };
         // MP_FAIL has no acknowledgement but its answer, so ours is on all until that comes.
-        let failed = self.sums.failed.map(|failed| failed.data_seq);
-        options.mptcp.fail = self.pending.fail.take().or(failed);
+        // A DATA_FIN leaves it no room.
+        if !data_fin {
+            let failed = self.sums.failed.map(|failed| failed.data_seq);
+            options.mptcp.fail = self.pending.fail.take().or(failed);
+        }
         if let Mode::Mptcp(mptcp) = &self.mode {
             // On every acknowledgement, and always with 64 bits: a DATA_ACK must have the length
             // of the data sequence numbers it answers, and an acknowledgement of the first data
@@ -249,6 +252,10 @@ impl Subflow {
     fn closing_segment(&mut self, now: Instant, view: &View) -> Segment {
         let data_fin = core::mem::take(&mut self.close.data_fin_due);
         let mut segment = self.acknowledgement(now, view, data_fin);
+        if data_fin && (self.pending.fail.is_some() || self.sums.failed.is_some()) {
+            // It had no room.
+            self.ack.now();
+        }
         let again = self.round_trip.backoff > 0;
         self.statistics.retransmitted_bytes += u64::from(again && data_fin);
         if core::mem::take(&mut self.close.fin_due) {

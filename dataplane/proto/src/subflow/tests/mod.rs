@@ -446,7 +446,8 @@ fn calm() -> Config {
 /// Options that do not fit, or that a receiver would read differently, are a bug.
 fn assert_survives_the_wire(segment: &Segment) {
     let mut buf = [0; MAX_LEN];
-    let len = emit(&segment.options, &mut buf).expect("the options fit");
+    let len =
+        emit(&segment.options, &mut buf).unwrap_or_else(|error| panic!("{error:?}: {segment:?}"));
     assert_eq!(len, options_len(&segment.options));
     assert_eq!(parse(&buf[..len], segment.flags), segment.options, "{segment:?}");
 }

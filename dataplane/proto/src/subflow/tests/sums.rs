@@ -432,6 +432,17 @@ fn a_failed_checksum_on_the_only_subflow_is_told_by_mp_fail_until_it_is_answered
 }
 
 #[test]
+fn mp_fail_and_our_data_fin_take_a_segment_each() {
+    let mut trace = failed();
+    trace.connection.shutdown_write(StreamOffset(0));
+    let sent = trace.sent();
+    let [end, fail] = &sent[..] else { panic!("{sent:?}") };
+    assert!(end.options.mptcp.dss.expect("it is there").data_fin);
+    assert_eq!(end.options.mptcp.fail, None);
+    assert!(fail.options.mptcp.fail.is_some());
+}
+
+#[test]
 fn an_infinite_mapping_answers_mp_fail_too() {
     let mut trace = failed();
     let infinite = Dss { ack: Some(DssNumber::Long(our_dsn(0))), ..dss(100, 100, 0) };

@@ -11,8 +11,8 @@ use super::sack::Reorder;
 use super::sums::Sums;
 use super::timers::{RateLimit, RoundTrip, Timers};
 use super::{
-    DropReason, Event, FallbackReason, Mode, Mptcp, Receive, Refusal, RefusalReason, Send, Stamps,
-    State, Subflow, SubflowStatistics, refuse_join, reset_for,
+    DropReason, Event, FallbackReason, Heard, Mode, Mptcp, Receive, Refusal, RefusalReason, Send,
+    Stamps, State, Subflow, SubflowStatistics, refuse_join, reset_for,
 };
 use crate::config::{ChecksumPolicy, Config};
 use crate::connection::LocalKey;
@@ -129,6 +129,7 @@ impl Subflow {
             state: State::SynReceived,
             mode,
             confirmed: false,
+            heard: Heard::Nothing { bare: false },
             join: None,
             addresses: Addresses::default(),
             receive: Receive {

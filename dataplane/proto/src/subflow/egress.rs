@@ -3,7 +3,7 @@
 use super::accept::{HMAC_SHA256, VERSION};
 use super::sums::checksum_of_data_fin;
 use super::timers::Timer;
-use super::{Mode, ResetReason, State, Subflow, View, data_ack};
+use super::{Heard, Mode, ResetReason, State, Subflow, View, data_ack};
 use crate::segment::{
     Dss, DssMapping, DssNumber, Flags, Key, MpCapable, MpCapableBody, Options, Segment, Timestamps,
 };
@@ -191,6 +191,15 @@ impl Subflow {
 
     /// An acknowledgement, with our DATA_FIN if `data_fin`.
     pub(super) fn acknowledgement(&mut self, now: Instant, view: &View, data_fin: bool) -> Segment {
+        if let (Heard::Nothing { bare }, Mode::Mptcp(_)) = (self.heard, &self.mode) {
+            self.heard = match &mut self.stamps {
+                Some(stamps) if !bare => {
+                    stamps.offset = stamps.offset.wrapping_add(1);
+                    Heard::Perhaps(stamps.clock(now))
+                }
+                _ => Heard::DataAck,
+            };
+        }
         let mut options = Options { timestamps: self.timestamps(now), ..Default::default() };
         // MP_FAIL has no acknowledgement but its answer, so ours is on all until that comes.
         // A DATA_FIN leaves it no room.

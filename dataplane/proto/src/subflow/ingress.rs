@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::mapping::Mapping;
 use super::{
-    Disposition, DropReason, Mode, Mptcp, Placement, State, Subflow, TimeWaitVerdict, View,
+    Disposition, DropReason, Heard, Mode, Mptcp, Placement, State, Subflow, TimeWaitVerdict, View,
 };
 use crate::segment::{Flags, Segment};
 use crate::seq::StreamOffset;
@@ -71,6 +71,7 @@ impl Subflow {
                     || options.remove_addr.is_some()
                     || options.priority.is_some()
                     || !self.confirmed
+                    || self.heard != Heard::DataAck
                     || mptcp.checksums
                     || self.close.awaits_data_ack(view);
                 let known = if other { None } else { self.predict(mptcp, segment, view) };

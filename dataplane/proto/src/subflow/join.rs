@@ -9,7 +9,9 @@ use alloc::sync::Arc;
 
 use super::accept::check_listen;
 use super::time_wait::reset_with;
-use super::{DropReason, Event, Mode, Mptcp, Refusal, RefusalReason, ResetReason, Subflow, View};
+use super::{
+    DropReason, Event, Heard, Mode, Mptcp, Refusal, RefusalReason, ResetReason, Subflow, View,
+};
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::crypto::JoinHmac;
@@ -104,6 +106,7 @@ impl Subflow {
         };
         // The first subflow has shown that options pass.
         subflow.confirmed = true;
+        subflow.heard = Heard::DataAck;
         Ok(subflow)
     }
 

@@ -92,6 +92,7 @@ pub struct Subflow {
     mode: Mode,
     /// Whether MPTCP options are known to pass.
     confirmed: bool,
+    heard: Heard,
     join: Option<Box<join::Join>>,
     addresses: join::Addresses,
     receive: Receive,
@@ -133,6 +134,23 @@ enum Mode {
     Mptcp(Mptcp),
     /// Plain TCP, from the start or by fallback: it is the payload position itself.
     Plain,
+}
+
+/// Whether the peer had a DATA_ACK of ours, which decides whether it may still fall back: "if [...] an
+/// ACK is received for data [...] without a DSS option containing a Data ACK, the sender determines
+/// that the path is not MPTCP capable" (RFC 8684, section 3.7). Linux does so without a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Heard {
+    /// None was sent.
+    Nothing {
+        /// Payload came without a mapping of its own: options get lost on the way to us.
+        bare: bool,
+    },
+    /// The first was sent with this TSval, which none before had. What the peer sends in answer to it
+    /// still has options if the DATA_ACK was there, and has none if it fell back.
+    Perhaps(u32),
+    /// It had, or nothing can tell.
+    DataAck,
 }
 
 /// What identifies an MPTCP connection on one of its subflows.

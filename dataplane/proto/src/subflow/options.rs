@@ -5,7 +5,7 @@ use super::mapping::{Mapping, Refused};
 use super::sums::{Announced, Header, Sums};
 use super::timers::Timer;
 use super::{
-    DropReason, Event, FallbackReason, Mode, Mptcp, ResetCause, ResetReason, Subflow, View,
+    DropReason, Event, FallbackReason, Heard, Mode, Mptcp, ResetCause, ResetReason, Subflow, View,
 };
 use crate::connection::LocalKey;
 use crate::crypto::{key_to_token_and_idsn, keys_equal};
@@ -86,6 +86,7 @@ impl Subflow {
             self.on_peer_failed(&mptcp, view);
             return Ok(());
         }
+        self.note_heard(segment);
         self.take_signals(&mptcp, segment);
         self.answer_third_ack(segment);
         if let Some(capable) = &options.capable {
@@ -278,6 +279,32 @@ impl Subflow {
             self.fall_back(FallbackReason::PeerFailed);
         } else {
             let _ = self.violate::<()>(ResetReason::Middlebox, DropReason::Unmapped);
+        }
+    }
+
+    /// Finds out whether our first DATA_ACK reached the peer.
+    #[inline]
+    fn note_heard(&mut self, segment: &Segment) {
+        if self.heard == Heard::DataAck {
+            return;
+        }
+        let options = &segment.options.mptcp;
+        let mapped = options.capable.is_some() || options.dss.is_some_and(|d| d.mapping.is_some());
+        let bare = segment.payload_len > 0 && !mapped;
+        match self.heard {
+            // "A sender MUST include a DSS option with Data Sequence Mapping in every segment until one
+            // of the sent segments has been acknowledged with a DSS option containing a Data ACK." So
+            // this one got lost on the way to us, while the way back may be better.
+            Heard::Nothing { .. } if bare => self.heard = Heard::Nothing { bare },
+            Heard::Perhaps(first) => {
+                let theirs = segment.options.timestamps;
+                let answers =
+                    theirs.is_some_and(|theirs| theirs.echo.wrapping_sub(first) as i32 >= 0);
+                if (answers && options.dss.is_some()) || (!answers && bare) {
+                    self.heard = Heard::DataAck;
+                }
+            }
+            Heard::Nothing { .. } | Heard::DataAck => {}
         }
     }
 

@@ -7,7 +7,9 @@
 use alloc::vec::Vec;
 
 use super::timers::Timer;
-use super::{DropReason, FallbackReason, MappingId, Mode, Placement, ResetReason, Subflow, View};
+use super::{
+    DropReason, FallbackReason, Heard, MappingId, Mode, Placement, ResetReason, Subflow, View,
+};
 use crate::segment::Segment;
 use crate::seq::StreamOffset;
 use crate::time::Instant;
@@ -204,11 +206,15 @@ impl Subflow {
         if !ordered {
             return Err(DropReason::Unmapped);
         }
-        // RFC 8684, section 3.7: every segment has a mapping until the sender has seen a DATA_ACK,
-        // so unmapped payload in the first window means that options got lost, in this or the
-        // other direction, and the peer knows it. Its last mapping may reach beyond that window.
+        // RFC 8684, section 3.7: every segment has a mapping until the sender has seen a DATA_ACK, so
+        // payload without one means that options get lost. In this direction: then the peer gets no
+        // DATA_ACK either if it had none before, and knows it. In the other: then it has seen an
+        // acknowledgement without a DATA_ACK. Its last mapping may reach beyond its first window.
+        // A peer that did see a DATA_ACK goes on speaking MPTCP. As it gets no more of them, it sends
+        // its data again and again as new of the subflow, which is not a stream without mappings.
         let first_window = INITIAL_WINDOW * u64::from(self.receive.mss) + u64::from(u16::MAX);
-        if self.receive.received < first_window && self.may_fall_back(view) {
+        let may = self.heard != Heard::DataAck && self.may_fall_back(view);
+        if may && self.receive.received < first_window {
             self.fall_back(FallbackReason::NoMappingInFirstData);
             return Ok(());
         }

@@ -34,6 +34,119 @@ fn options_lost_within_the_first_window_mean_plain_tcp() {
     trace.expect_stream(7000);
 }
 
+/// The segment, sent after `ours` had come.
+fn answering(ours: &Segment, segment: Segment) -> Segment {
+    let sent = ours.options.timestamps.expect("they are in use");
+    let timestamps = Some(Timestamps { value: 102, echo: sent.value });
+    Segment { options: Options { timestamps, ..segment.options }, ..segment }
+}
+
+/// A middlebox takes the DATA_ACK out of our first acknowledgement of data. The peer falls back, and
+/// Linux does so without an infinite mapping.
+#[test]
+fn options_lost_on_our_acknowledgements_mean_plain_tcp() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(0, 1000));
+    trace.accept(mapped(1000, 1000));
+    let ack = trace.expect_ack(2000);
+    // Under way already.
+    trace.accept(mapped(2000, 1000));
+    trace.accept(answering(&ack, seg(3000, 1000)));
+    trace.expect_events(&[Event::Fallback(FallbackReason::NoMappingInFirstData)]);
+    trace.expect_stream(4000);
+}
+
+/// A middlebox takes the options out of data a little later. The peer goes on speaking MPTCP, and
+/// would send the same data again and again as long as no DATA_ACK comes: no part of any stream.
+#[test]
+fn a_peer_that_had_a_data_ack_does_not_fall_back() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(0, 1000));
+    trace.subflow.request_ack();
+    let ack = trace.expect_ack(1000);
+    trace.accept(answering(&ack, mapped(1000, 1000)));
+    trace.subflow.request_ack();
+    trace.expect_ack(2000);
+    for _ in 0..2 {
+        trace.refuse(answering(&ack, seg(2000, 1000)), DropReason::Unmapped);
+        trace.expect_ack(2000);
+    }
+    trace.refuse(answering(&ack, seg(2000, 1000)), DropReason::Unmapped);
+    let cause = ResetCause::Violation(ResetReason::Middlebox);
+    trace.expect_events(&[Event::Reset(cause), Event::Closed]);
+    trace.expect_stream(2000);
+}
+
+/// What was sent before the first DATA_ACK came has a mapping, so options get lost on the way to us;
+/// and the DATA_ACK that is under way may get through.
+#[test]
+fn options_lost_on_data_that_crosses_the_first_data_ack_break_the_subflow() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(0, 1000));
+    trace.subflow.request_ack();
+    let ack = trace.expect_ack(1000);
+    trace.refuse(seg(2000, 1000), DropReason::Unmapped);
+    // It is sent again after the DATA_ACK.
+    for _ in 0..3 {
+        trace.refuse(answering(&ack, seg(1000, 1000)), DropReason::Unmapped);
+    }
+    let cause = ResetCause::Violation(ResetReason::Middlebox);
+    trace.expect_events(&[Event::Reset(cause), Event::Closed]);
+    trace.expect_stream(1000);
+}
+
+/// The same within a mapping, where nothing is missing at once.
+#[test]
+fn options_lost_before_the_first_data_ack_are_remembered() {
+    let mut trace = Trace::mptcp();
+    trace.accept(with_dss(seg(0, 1000), dss(0, 0, 3000)));
+    trace.accept(seg(1000, 1000));
+    let ack = trace.expect_ack(2000);
+    trace.accept(answering(&ack, seg(2000, 1000)));
+    trace.refuse(answering(&ack, seg(3000, 1000)), DropReason::Unmapped);
+    trace.expect_events(&[]);
+    trace.expect_stream(3000);
+
+    // Before any, they are not held against it: the acknowledgement tells the peer.
+    let mut trace = Trace::mptcp();
+    trace.accept(with_dss(seg(0, 1000), dss(0, 0, 2000)));
+    trace.accept(seg(1000, 1000));
+    trace.accept(seg(2000, 1000));
+    trace.expect_events(&[Event::Fallback(FallbackReason::NoMappingInFirstData)]);
+    assert_eq!(trace.expect_ack(3000).options.mptcp, MptcpOptions::default());
+}
+
+/// Without timestamps nothing tells whether the first DATA_ACK got through.
+#[test]
+fn without_timestamps_there_is_no_fallback_after_the_first_data_ack() {
+    let mut trace = Trace::mptcp();
+    trace.subflow.stamps = None;
+    let bare = |segment: Segment| Segment {
+        options: Options { timestamps: None, ..segment.options },
+        ..segment
+    };
+    trace.accept(bare(mapped(0, 1000)));
+    trace.subflow.request_ack();
+    trace.expect_ack(1000);
+    trace.refuse(bare(seg(1000, 1000)), DropReason::Unmapped);
+    trace.expect_events(&[]);
+}
+
+/// The timestamp by which the answer to the first DATA_ACK is known is no other's.
+#[test]
+fn the_first_data_ack_has_a_timestamp_of_its_own() {
+    let mut trace = Trace::mptcp();
+    trace.accept(mapped(0, 1000));
+    trace.subflow.request_ack();
+    let first = trace.expect_ack(1000).options.timestamps.expect("they are in use");
+    let clock = trace.subflow.stamps.as_ref().expect("they are in use").clock(trace.now);
+    assert_eq!(first.value, clock);
+    trace.accept(mapped(1000, 1000));
+    trace.subflow.request_ack();
+    let second = trace.expect_ack(2000).options.timestamps.expect("they are in use");
+    assert_eq!(second.value, clock, "it moves once only");
+}
+
 #[test]
 fn options_lost_later_break_the_subflow() {
     let mut trace = Trace::mptcp();

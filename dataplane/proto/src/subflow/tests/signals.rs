@@ -311,8 +311,8 @@ fn signals_end_with_mptcp() {
     assert!(trace.subflow.announce(AddressId(2), ADDRESS, None));
     trace.expect_sent(2);
     trace.accept(carrying(theirs(4, ADDRESS, None)));
-    trace.accept(seg(0, 100));
-    let fallback = Event::Fallback(FallbackReason::NoMappingInFirstData);
+    trace.accept(with_dss(seg(0, 100), dss(0, 0, 0)));
+    let fallback = Event::Fallback(FallbackReason::InfiniteMapping);
     assert!(trace.events.contains(&fallback));
     let ack = trace.expect_ack(100);
     assert_eq!(ack.options.mptcp, MptcpOptions::default());

@@ -6,10 +6,13 @@
 mod bystanders;
 mod disk;
 mod endings;
+mod flood;
 mod harness;
 mod lab;
 mod latency;
 mod many;
+mod net;
+mod paths;
 mod relay;
 mod stop;
 mod subflows;
@@ -17,3 +20,4 @@ mod throughput;
 mod transfers;
 mod trial;
 mod usage;
+mod window;

@@ -1,8 +1,10 @@
 //! Many connections, one after another and at once.
 
 use mpxdp_bench::lab::{Family, Lab};
+use mpxdp_bench::traffic::sender;
 
-use super::harness::{Received, Rig, assert_pattern};
+use super::harness::{Received, Rig, assert_pattern, finish};
+use super::net::Net;
 
 fn check(received: &Received, count: usize, size: u64) {
     received.assert_code(0);
@@ -48,5 +50,43 @@ fn fifty_connections_at_once() {
             assert!(connection.mptcp);
             assert_pattern(connection.output.as_ref().expect("a file"), 1_000_000);
         }
+    }
+}
+
+/// 800 subflows of 200 clients, which all are there at the same time.
+#[test]
+fn two_hundred_connections_of_four_subflows_at_once() {
+    const SIZE: u64 = 1_000_000;
+    let Some(net) = Net::new(Lab::builder(), 2, 2, &[]) else { return };
+    net.endpoints(Family::V4, 4);
+    let output = format!("{}/", net.output().display());
+    let arguments = ["--announce", "none", "--output", &output];
+    let recv = net.recv_with(Family::V4, &arguments);
+    let sender = net.rig.sender(
+        Family::V4,
+        &[
+            "--connections",
+            "200",
+            "--parallel",
+            "200",
+            "--bytes",
+            &SIZE.to_string(),
+            "--rate",
+            "150000",
+            "--write-size",
+            "10000",
+            "--patience",
+            "60",
+        ],
+    );
+    let sent: sender::Report = finish(sender).json().expect("the sender's report");
+    let received = recv.stop();
+    let failed: Vec<_> = sent.connections.iter().filter(|c| c.error.is_some()).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    check(&received, 200, SIZE);
+    received.assert_owned();
+    for connection in &received.report.connections {
+        assert_eq!((connection.mptcp, connection.subflows.len()), (true, 4), "{connection:#?}");
+        assert_pattern(connection.output.as_ref().expect("a file"), SIZE);
     }
 }

@@ -3,6 +3,7 @@
 mod front_end;
 mod latency;
 mod pipeline;
+mod report;
 mod throughput;
 
 use std::io::{self, Write};
@@ -63,6 +64,8 @@ enum Command {
     /// What `latency` reads with; one JSON document on standard output.
     #[command(hide = true)]
     LatencyReader(latency::ReaderArguments),
+    /// Make one self-contained HTML page with plots from the JSON documents of benchmarks.
+    Report(report::ReportArguments),
 }
 
 #[derive(Subcommand)]
@@ -322,6 +325,7 @@ pub(crate) fn run() -> Result<u8> {
             print(&report)?;
             Ok(u8::from(failed))
         }
+        Command::Report(arguments) => arguments.run().map(|()| 0),
         Command::Relay(arguments) => relay(arguments),
         Command::Latency(arguments) => arguments.run().map(|()| 0),
         Command::LatencySender(arguments) => print(&arguments.run()?).map(|()| 0),

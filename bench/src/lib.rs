@@ -11,7 +11,8 @@
 //! * [`latency`] measures how long messages take.
 //! * [`demo`] puts the receivers side by side, [`throughput`] measures them in detail.
 //! * [`pipeline`] takes the data plane apart, without a kernel.
-//! * [`document`] is what every benchmark writes, [`environment`] what it says about the machine.
+//! * [`document`] is what every benchmark writes, [`environment`] what it says about the machine, and
+//!   [`page`] shows it.
 //!
 //! Everything here is for tests and benchmarks; an application links the crate `mpxdp` instead.
 
@@ -24,6 +25,7 @@ pub mod lab;
 pub mod latency;
 pub mod measure;
 mod owner;
+pub mod page;
 pub mod pipeline;
 pub mod placement;
 mod progress;

@@ -1,0 +1,137 @@
+//! Two documents side by side: what changed by more than the rounds scatter.
+
+use maud::{Markup, html};
+
+use super::Named;
+use super::groups::{conditions, count};
+use super::plot::short;
+use crate::document::Row;
+use crate::measure::Spread;
+
+/// What the figures of two results say about each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// All rounds of the second are above all of the first.
+    Above,
+    /// All rounds of the second are below all of the first.
+    Below,
+    /// They overlap.
+    Same,
+}
+
+impl Verdict {
+    fn of(base: Spread, other: Spread) -> Self {
+        if other.min > base.max {
+            Self::Above
+        } else if other.max < base.min {
+            Self::Below
+        } else {
+            Self::Same
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Above => "more",
+            Self::Below => "less",
+            Self::Same => "rounds overlap",
+        }
+    }
+}
+
+/// One quantity of a result that can be compared.
+struct Quantity {
+    what: String,
+    value: Spread,
+}
+
+/// The comparable quantities of a result.
+fn quantities(row: &Row) -> Vec<Quantity> {
+    let mut all = Vec::new();
+    if let Some(rate) = row.bits_per_second {
+        let value = Spread { median: rate.median / 1e9, min: rate.min / 1e9, max: rate.max / 1e9 };
+        all.push(Quantity { what: "Gb/s".into(), value });
+    }
+    let cpu = row.measurements.iter().filter_map(|round| Some(round.cpu_per_gigabyte()?.total()));
+    if let Some(value) = Spread::of(cpu) {
+        all.push(Quantity { what: "CPU s/GB".into(), value });
+    }
+    all
+}
+
+/// What two results must share to be compared.
+fn key(row: &Row) -> String {
+    // A receiver at its best is compared at its best, wherever that was.
+    let place = if row.best { "best" } else { &row.placement };
+    format!("{} {} {} {place}", row.benchmark, row.receiver, conditions(row))
+}
+
+/// The section that compares `other` with `base`.
+pub(super) fn section(base: &Named, other: &Named) -> Markup {
+    let rows: Vec<(&Row, &Row)> = base
+        .document
+        .results
+        .iter()
+        .filter_map(|row| {
+            let key_of = key(row);
+            Some((row, other.document.results.iter().find(|other| key(other) == key_of)?))
+        })
+        .collect();
+    let unmatched = base.document.results.len() + other.document.results.len() - 2 * rows.len();
+    html! {
+        h2 { (other.name) " compared with " (base.name) }
+        @if rows.is_empty() {
+            p.warn { "The two have no result in common: the same benchmark, receiver, MTU, subflows, links and placement." }
+        } @else {
+            p.quiet {
+                "Medians, with the least and the greatest round. “More” and “less” stand only where no "
+                "round of one lies among those of the other."
+            }
+            div.scroll { table {
+                thead { tr {
+                    th.name { "Result" } th { "" } th { (base.name) } th { (other.name) } th { "Ratio" } th.name { "Verdict" }
+                } }
+                tbody { @for (row, against) in &rows { (lines(row, against)) } }
+            } }
+        }
+        @if unmatched > 0 {
+            p.quiet { (count(unmatched as u32, "result")) " of the two documents have no counterpart." }
+        }
+    }
+}
+
+fn lines(base: &Row, other: &Row) -> Markup {
+    let others = quantities(other);
+    html! {
+        @for Quantity { what, value } in quantities(base) {
+            @if let Some(second) = others.iter().find(|second| second.what == what) {
+                tr {
+                    td.name { (base.receiver) ", " (conditions(base)) }
+                    td { (what) }
+                    td { (spread(value)) }
+                    td { (spread(second.value)) }
+                    td { @if value.median > 0.0 { (short(second.value.median / value.median)) } }
+                    td.name { (Verdict::of(value, second.value).words()) }
+                }
+            }
+        }
+    }
+}
+
+/// `19.5 (18.6 to 20.1)`.
+pub(super) fn spread(Spread { median, min, max }: Spread) -> String {
+    format!("{} ({} to {})", short(median), short(min), short(max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_and_less_need_rounds_that_do_not_overlap() {
+        let spread = |min, max| Spread { median: f64::midpoint(min, max), min, max };
+        assert_eq!(Verdict::of(spread(1.0, 2.0), spread(2.1, 3.0)), Verdict::Above);
+        assert_eq!(Verdict::of(spread(2.1, 3.0), spread(1.0, 2.0)), Verdict::Below);
+        assert_eq!(Verdict::of(spread(1.0, 2.0), spread(2.0, 3.0)), Verdict::Same);
+    }
+}

@@ -82,6 +82,8 @@ mod stream;
 mod sync;
 mod worker;
 
+#[cfg(feature = "virtual-time")]
+pub use engine::virtual_time;
 pub use engine::{Announce, Checksums, Engine, EngineBuilder, EngineConfig, Keepalive};
 pub use error::{Error, ErrorKind, Result};
 pub use listener::Listener;

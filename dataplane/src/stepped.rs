@@ -2,7 +2,8 @@
 //!
 //! It is the worker of an [`Engine`](crate::Engine), the same code in the same order, for benchmarks
 //! that want to know where its time goes and for simulations in virtual time. Listeners and streams
-//! are the usual ones; since nothing happens between two turns, nobody should wait on them.
+//! are the usual ones; since nothing happens between two turns, nobody should wait on them. Several
+//! workers that share connections, with keys from a seed, are in `virtual_time`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use crate::listener::{Backlog, Entrance, Limits, Listener};
 use crate::port::Port;
 use crate::receive::{RingConfig, Unlimited};
 use crate::stats::WorkerReport;
-use crate::worker::{Attached, Handle, PortFacts, Shared, Worker};
+use crate::worker::{Attached, Entropy, Handle, PortFacts, Shared, Worker};
 
 pub use crate::worker::{Probe, Stage};
 
@@ -48,7 +49,8 @@ impl<P: Port, S: Probe> SteppedWorker<P, S> {
         let EngineConfig { receive_initial: initial, receive_limit: limit, .. } = *config;
         let ring = RingConfig { initial, limit, budget: Arc::new(Unlimited) };
         let failed = |e: io::Error| Error::io("making a worker", e);
-        let shared = Shared::new(config.protocol(), ring, config.joins()).map_err(failed)?;
+        let shared = Shared::new(config.protocol(), ring, config.joins(), Entropy::System)
+            .map_err(failed)?;
         let shared = Arc::new(shared);
         let facts = PortFacts { nic: "stepped".into(), queue: 0, mtu };
         let ports = vec![Attached { port, facts }];

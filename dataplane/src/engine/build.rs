@@ -19,7 +19,7 @@ use crate::nic::{NicConfig, PortNic};
 use crate::placement::CpuList;
 use crate::port::Port;
 use crate::stats::NicReport;
-use crate::worker::{Attached, Handle, PortFacts, Shared, Worker, run};
+use crate::worker::{Attached, Entropy, Handle, PortFacts, Shared, Worker, run};
 
 /// Collects what an [`Engine`] is made of.
 #[derive(Default)]
@@ -117,7 +117,7 @@ impl EngineBuilder {
 
         let memory = Arc::new(Memory::new(config.memory_limit));
         let ring = config.ring(Arc::clone(&memory));
-        let shared = Shared::new(config.protocol(), ring, config.joins())
+        let shared = Shared::new(config.protocol(), ring, config.joins(), Entropy::System)
             .map_err(|e| Error::io("drawing random numbers", e))?;
         let mut spawner =
             Spawner { shared: Arc::new(shared), clock: Clock::start(), workers: Vec::new() };

@@ -10,6 +10,8 @@ mod open;
 mod reserve;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "virtual-time")]
+pub mod virtual_time;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -54,7 +54,7 @@ impl<P: Port, S: Probe> Worker<P, S> {
     }
 
     /// Publishes how full the tables are.
-    pub(super) fn publish_tables(&self) {
+    pub(crate) fn publish_tables(&self) {
         let core = &self.core;
         core.handle.counters.tables(TableSizes {
             half_open: core.half_open,

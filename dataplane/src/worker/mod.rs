@@ -9,6 +9,7 @@
 mod bell;
 mod cookies;
 mod counters;
+mod entropy;
 mod events;
 mod flows;
 mod handle;
@@ -38,10 +39,13 @@ use self::limit::RateLimit;
 use self::shared::KeySource;
 use self::timers::Timers;
 use crate::connection::Connection;
+#[cfg(feature = "virtual-time")]
+use crate::port::FrameAccount;
 use crate::port::{Port, RxFrame};
 use crate::receive::{Claim, Wanted};
 
 pub(crate) use self::counters::Counter;
+pub(crate) use self::entropy::Entropy;
 pub(crate) use self::flows::{FlowId, FlowKey};
 pub(crate) use self::handle::{Command, Handle, Inbox};
 pub use self::probe::{Probe, Stage};
@@ -186,5 +190,17 @@ impl<P: Port, S: Probe> Worker<P, S> {
             claims: Vec::new(),
         };
         Ok((Self { ports, core, frames: Vec::new(), probe }, handle))
+    }
+
+    /// When the next turn is due although nothing comes in.
+    #[cfg(feature = "virtual-time")]
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.core.next_due()
+    }
+
+    /// Where the frames of the ports are.
+    #[cfg(feature = "virtual-time")]
+    pub(crate) fn frames(&self) -> impl Iterator<Item = FrameAccount> + '_ {
+        self.ports.iter().map(|attached| attached.port.frames())
     }
 }

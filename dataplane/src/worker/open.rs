@@ -124,7 +124,9 @@ impl Core {
         };
         let config = &self.shared.protocol;
         let wants_mptcp = config.mptcp && syn.options.mptcp.capable.is_some();
-        let drawn = wants_mptcp.then(|| self.keys.draw(&self.shared.tokens)).flatten();
+        let drawn = wants_mptcp
+            .then(|| self.keys.draw(&self.shared.entropy, &self.shared.tokens))
+            .flatten();
         let (local, token) = drawn.unzip();
         let opening = PassiveOpening {
             isn: self.isn(now, key, least_isn),
@@ -168,7 +170,7 @@ impl Core {
             Ok(place) => place,
             Err(reason) => return self.refuse(now, key, path, &refuse_join(syn, reason)),
         };
-        let Some(nonce) = self.keys.nonce() else {
+        let Some(nonce) = self.keys.nonce(&self.shared.entropy) else {
             let refusal = refuse_join(syn, RefusalReason::JoinResources);
             return self.refuse(now, key, path, &refusal);
         };

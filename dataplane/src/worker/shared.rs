@@ -13,6 +13,7 @@ use mpxdp_proto::crypto::IsnSecret;
 use mpxdp_proto::segment::{Key, Token};
 use mpxdp_proto::subflow::{CookieSecret, RefusalReason};
 
+use super::entropy::Entropy;
 use super::flows::{FlowHash, FlowKey};
 use super::handle::Handle;
 use super::sources::Sources;
@@ -49,13 +50,15 @@ pub(crate) struct Shared {
     /// How many handshakes each source has under way.
     pub(super) sources: Arc<Sources>,
     /// The tokens of all connections.
-    pub(super) tokens: Arc<Tokens>,
+    pub(crate) tokens: Arc<Tokens>,
     /// How many joins are under way.
     joining: Arc<AtomicUsize>,
     /// Which worker owns which flow.
     pub(super) owners: Owners,
     /// The key of the flow tables.
     hash: FlowHash,
+    /// Where keys and nonces come from.
+    pub(super) entropy: Entropy,
 }
 
 impl Shared {
@@ -64,19 +67,25 @@ impl Shared {
     /// # Errors
     ///
     /// The system has no random numbers.
-    pub(crate) fn new(protocol: Config, ring: RingConfig, joins: JoinLimits) -> io::Result<Self> {
+    pub(crate) fn new(
+        protocol: Config,
+        ring: RingConfig,
+        joins: JoinLimits,
+        entropy: Entropy,
+    ) -> io::Result<Self> {
         Ok(Self {
             protocol: Arc::new(protocol),
             ring,
             joins,
             listeners: Arc::default(),
-            secret: IsnSecret::new(random()?),
-            cookies: CookieSecret::new(random()?),
-            sources: Arc::new(Sources::new(FlowHash::new(random()?))),
+            secret: IsnSecret::new(entropy.draw()?),
+            cookies: CookieSecret::new(entropy.draw()?),
+            sources: Arc::new(Sources::new(FlowHash::new(entropy.draw()?))),
             tokens: Arc::default(),
             joining: Arc::default(),
             owners: Owners::default(),
-            hash: FlowHash::new(random()?),
+            hash: FlowHash::new(entropy.draw()?),
+            entropy,
         })
     }
 
@@ -126,16 +135,6 @@ impl Drop for PendingJoinOfAll {
     }
 }
 
-fn random<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let failed = |e: getrandom::Error| {
-        let unknown = || io::ErrorKind::Unsupported.into();
-        e.raw_os_error().map_or_else(unknown, io::Error::from_raw_os_error)
-    };
-    getrandom::fill(&mut bytes).map_err(failed)?;
-    Ok(bytes)
-}
-
 /// Which worker owns which flow. It is asked about packets of no flow of the worker's own, and
 /// only where there are several workers.
 #[derive(Debug, Default)]
@@ -182,7 +181,7 @@ impl Owners {
 /// that may lead to one. This is the one look-up by which a worker comes to a connection of
 /// another; it is made for SYNs that join, and never for other packets.
 #[derive(Debug, Default)]
-pub(super) struct Tokens(Mutex<HashMap<u32, Weak<Connection>>>);
+pub(crate) struct Tokens(Mutex<HashMap<u32, Weak<Connection>>>);
 
 impl Tokens {
     /// The connection that `token` names.
@@ -215,8 +214,8 @@ impl Tokens {
     }
 
     /// How many are in use.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    #[cfg(any(test, feature = "virtual-time"))]
+    pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
 }
@@ -241,7 +240,7 @@ impl Drop for TokenInUse {
     }
 }
 
-/// Draws keys from the system's random numbers, many with one system call.
+/// Draws keys, many with one system call.
 #[derive(Debug, Default)]
 pub(super) struct KeySource {
     pool: Vec<[u8; 8]>,
@@ -254,9 +253,13 @@ impl KeySource {
     const ATTEMPTS: usize = 4;
 
     /// A key whose token nobody uses. `None`: there is none to be had.
-    pub(super) fn draw(&mut self, tokens: &Arc<Tokens>) -> Option<(LocalKey, TokenInUse)> {
+    pub(super) fn draw(
+        &mut self,
+        entropy: &Entropy,
+        tokens: &Arc<Tokens>,
+    ) -> Option<(LocalKey, TokenInUse)> {
         for _ in 0..Self::ATTEMPTS {
-            let local = LocalKey::new(Key(self.next()?));
+            let local = LocalKey::new(Key(self.next(entropy)?));
             if let Some(token) = tokens.enter(local.token) {
                 return Some((local, token));
             }
@@ -265,15 +268,15 @@ impl KeySource {
     }
 
     /// A nonce for a join. `None`: there is none to be had.
-    pub(super) fn nonce(&mut self) -> Option<u32> {
+    pub(super) fn nonce(&mut self, entropy: &Entropy) -> Option<u32> {
         // Half of the octets that were drawn will do.
-        self.next().map(|random| random as u32)
+        self.next(entropy).map(|random| random as u32)
     }
 
-    fn next(&mut self) -> Option<u64> {
+    fn next(&mut self, entropy: &Entropy) -> Option<u64> {
         loop {
             if self.pool.is_empty() {
-                let bytes: [u8; 8 * Self::POOL] = random().ok()?;
+                let bytes: [u8; 8 * Self::POOL] = entropy.draw().ok()?;
                 let (keys, _) = bytes.as_chunks();
                 self.pool.extend_from_slice(keys);
             }
@@ -294,8 +297,8 @@ mod tests {
     fn a_token_is_in_use_until_it_is_dropped() {
         let tokens = Arc::default();
         let mut keys = KeySource::default();
-        let (one, in_use) = keys.draw(&tokens).unwrap();
-        let (other, _other_in_use) = keys.draw(&tokens).unwrap();
+        let (one, in_use) = keys.draw(&Entropy::System, &tokens).unwrap();
+        let (other, _other_in_use) = keys.draw(&Entropy::System, &tokens).unwrap();
         assert_ne!(one.key, other.key);
         assert_eq!(tokens.len(), 2);
         assert!(tokens.enter(one.token).is_none() && !tokens.is_free(one.token));

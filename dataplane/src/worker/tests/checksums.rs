@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mpxdp_proto::config::{ChecksumPolicy, Config};
+use mpxdp_sim::client::{ClientOptions, State, paths};
 
-use super::client::{ClientOptions, State, paths};
 use super::world::{Setup, World, server};
 use crate::receive::{Budget, RingConfig};
 

@@ -9,8 +9,8 @@ use mpxdp_proto::segment::{
 use mpxdp_proto::seq::SeqNum;
 use mpxdp_proto::wire::{IpFields, LinkHeader, MacAddress, emit_frame};
 use mpxdp_sim::SenderOptions;
+use mpxdp_sim::client::{ClientOptions, State, paths};
 
-use super::client::{ClientOptions, State, paths};
 use super::world::{Reading, Setup, World, server};
 use crate::listener::Limits;
 use crate::worker::RESETS_PER_SECOND;

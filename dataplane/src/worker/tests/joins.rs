@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mpxdp_proto::config::Config;
 use mpxdp_proto::segment::{AddAddr, Token};
+use mpxdp_sim::client::{Client, ClientOptions, Path, State, paths};
 
-use super::client::{Client, ClientOptions, Path, State, paths};
 use super::world::{Reading, Setup, World, server};
 use crate::worker::JoinLimits;
 

@@ -1,7 +1,6 @@
 //! The whole receive path over memory ports, in virtual time.
 
 mod checksums;
-mod client;
 mod floods;
 mod flows;
 mod joins;

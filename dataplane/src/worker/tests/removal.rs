@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::client::{ClientOptions, State, paths};
+use mpxdp_sim::client::{ClientOptions, State, paths};
+
 use super::world::{Reading, Setup, World, server};
 
 /// A client of so many established subflows on two workers, and 1000 bytes that came by the first.

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use mpxdp_proto::config::{ChecksumPolicy, Config};
+use mpxdp_sim::client::{Client, ClientOptions, State, paths};
 use proptest::prelude::*;
 
-use super::client::{Client, ClientOptions, State, paths};
 use super::world::{Reading, Setup, Weather, World, server};
 use crate::receive::RingConfig;
 use crate::stats::Closed;

@@ -10,16 +10,16 @@ use mpxdp_proto::config::Config;
 use mpxdp_proto::segment::AddressId;
 use mpxdp_proto::time::Instant;
 use mpxdp_proto::wire::parse_frame;
+use mpxdp_sim::client::{Client, ClientOptions};
 use mpxdp_sim::{Content, Pattern, Sender, SenderOptions};
 
-use super::client::{Client, ClientOptions};
 use crate::connection::Announced;
 use crate::listener::{Backlog, Directory, Entrance, Limits, Listener};
 use crate::port::{MemoryOptions, MemoryPort, Port, receive_packets, send_packet};
 use crate::receive::RingConfig;
 use crate::stats::{TableSizes, WorkerReport};
 use crate::stream::Stream;
-use crate::worker::{Attached, Handle, JoinLimits, PortFacts, Shared, Worker};
+use crate::worker::{Attached, Entropy, Handle, JoinLimits, PortFacts, Shared, Worker};
 
 /// Where the worker listens.
 pub(super) fn server() -> SocketAddr {
@@ -144,7 +144,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(setup: Setup) -> Self {
         let Setup { protocol, ring, limits, joins, announced, weather, seed, mtu, workers } = setup;
-        let shared = Arc::new(Shared::new(protocol, ring, joins).unwrap());
+        let shared = Arc::new(Shared::new(protocol, ring, joins, Entropy::seeded(seed)).unwrap());
         let seats: Vec<Seat> = (0..workers)
             .map(|index| {
                 let options = MemoryOptions { receive_frames: 512, ..MemoryOptions::default() };

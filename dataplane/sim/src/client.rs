@@ -1,4 +1,8 @@
 //! An MPTCP client with many subflows, of which a test decides everything that matters.
+//!
+//! Left to itself ([`ClientOptions::automatic`]) it opens its subflows, sends its stream over them in
+//! turn, sends again what is not acknowledged, and closes. A test may do any of that by hand. It
+//! knows no network: its frames are [taken out](Client::take_out) with the path that they take.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -7,52 +11,63 @@ use std::time::Duration;
 use mpxdp_proto::connection::LocalKey;
 use mpxdp_proto::crypto::{JoinHmac, key_to_token_and_idsn};
 use mpxdp_proto::segment::{
-    AddAddr, AddressId, Dss, DssMapping, DssNumber, Flags, Key, MpCapable, MpCapableBody, MpJoin,
-    Options, RemoveAddr, Segment, Token, WindowScale,
+    AddAddr, AddressId, Dss, DssMapping, DssNumber, Flags, Key, MpCapable, MpCapableBody,
+    MpCapableData, MpJoin, Options, RemoveAddr, Segment, Token, WindowScale,
 };
 use mpxdp_proto::seq::{DataSeq, SeqNum};
 use mpxdp_proto::time::Instant;
-use mpxdp_proto::wire::{Frame, IpFields, LinkHeader, MacAddress, emit_frame};
-use mpxdp_sim::Pattern;
+use mpxdp_proto::wire::{Frame, IpFields, LinkHeader, MacAddress, checksum, emit_frame};
 
-use crate::checksum;
+use crate::{FirstData, Pattern};
 
 /// When something that was not acknowledged is sent again.
 const TIMEOUT: Duration = Duration::from_millis(400);
 
 /// Where a subflow runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
-    /// The cable, that is, the worker.
-    pub(super) seat: usize,
-    /// One way.
-    pub(super) delay: Duration,
+pub struct Path {
+    /// The client's address.
+    pub local: SocketAddr,
+    /// The server's.
+    pub remote: SocketAddr,
+    /// The cable; what number stands for which is the owner's business, as is the delay.
+    pub seat: usize,
+    /// How long a frame takes, one way.
+    pub delay: Duration,
 }
 
 /// What a client does.
-pub(super) struct ClientOptions {
-    /// Its stream, if it sends by itself; chunks go over the subflows in turn.
-    pub(super) len: u64,
-    pub(super) automatic: bool,
-    pub(super) paths: Vec<Path>,
-    pub(super) chunk: u32,
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The length of its stream, bytes.
+    pub len: u64,
+    /// Whether it opens subflows and sends by itself; chunks go over the subflows in turn.
+    pub automatic: bool,
+    /// Where its subflows run, the first one first. All the others join once the server has
+    /// acknowledged data.
+    pub paths: Vec<Path>,
+    /// Bytes of a segment, which is a mapping of its own.
+    pub chunk: u32,
     /// Chunks on one subflow that are not acknowledged, at most.
-    pub(super) in_flight: usize,
+    pub in_flight: usize,
+    /// How the first mapping is told. With [`FirstData::Dss`], its handshake must not get lost.
+    pub first_data: FirstData,
     /// Whether it requires data-level checksums.
-    pub(super) checksums: bool,
+    pub checksums: bool,
     /// A chunk, by its place in the stream, that a middlebox damages when it is sent first.
-    pub(super) damaged: Option<u64>,
+    pub damaged: Option<u64>,
     /// What it opens a subflow by when it is told of an address.
-    pub(super) on_announcement: Option<fn(&AddAddr) -> Option<Path>>,
+    pub on_announcement: Option<fn(&AddAddr) -> Option<Path>>,
 }
 
+/// How far a subflow has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub enum State {
+    /// The SYN is not answered.
     SynSent,
     /// The third ACK of a join is not answered.
     Joining,
+    /// Data may be sent.
     Established,
     /// Closed in good order.
     Closed,
@@ -69,11 +84,15 @@ struct Sent {
     len: u32,
 }
 
-pub(super) struct Subflow {
-    pub(super) path: Path,
-    pub(super) state: State,
+/// What a client knows of one of its subflows.
+#[derive(Debug)]
+pub struct Subflow {
+    /// Where it runs. It may be moved to another cable at any time.
+    pub path: Path,
+    /// How far it has come.
+    pub state: State,
     /// Without it the client does not go on with its handshake.
-    pub(super) answers: bool,
+    pub answers: bool,
     isn: SeqNum,
     /// The next octet to send, as a place in the subflow.
     next: u32,
@@ -82,38 +101,51 @@ pub(super) struct Subflow {
     received: SeqNum,
     scale: WindowScale,
     nonce: u32,
-    /// The last DATA_ACK and right edge that came here, as places in the stream.
-    pub(super) data_ack: u64,
-    pub(super) right_edge: u64,
+    /// The last DATA_ACK that came here, as a place in the stream.
+    pub data_ack: u64,
+    /// The last right edge of the window that came here, likewise.
+    pub right_edge: u64,
     /// Segments that came.
-    pub(super) heard: u64,
+    pub heard: u64,
     fin_sent: bool,
     fin_received: bool,
-    pub(super) failed_at: Option<u64>,
+    /// The number in the last MP_FAIL that came here.
+    pub failed_at: Option<u64>,
 }
 
-pub(super) struct Client {
+/// A client: one connection with any number of subflows.
+///
+/// Its owner passes it frames ([`on_frame`](Self::on_frame)) and the time ([`poll`](Self::poll)),
+/// and sends what it yields ([`take_out`](Self::take_out)).
+#[derive(Debug)]
+pub struct Client {
     options: ClientOptions,
     local: LocalKey,
     remote: Option<LocalKey>,
     pattern: Pattern,
-    pub(super) subflows: Vec<Subflow>,
-    /// Up to where the stream was sent, acknowledged, and may be sent.
+    /// Its subflows, in the order in which they were opened.
+    pub subflows: Vec<Subflow>,
+    /// Up to where the stream was sent for the first time.
     next: u64,
-    pub(super) acked: u64,
+    /// Up to where the stream is acknowledged at the data level; DATA_FIN counts as one byte.
+    pub acked: u64,
+    /// Up to where it may be sent.
     right_edge: u64,
     lost: VecDeque<(u64, u32)>,
     turn: usize,
     fin_at: Option<Instant>,
     remote_fin: bool,
-    pub(super) fast_closed: bool,
-    pub(super) timeouts: u64,
-    pub(super) announced: Vec<AddAddr>,
+    /// Whether the server has aborted the connection by MP_FASTCLOSE, with the right key.
+    pub fast_closed: bool,
+    /// How often something was sent again after a timeout.
+    pub timeouts: u64,
+    /// The addresses that the server has announced.
+    pub announced: Vec<AddAddr>,
     out: Vec<(Path, Vec<u8>)>,
 }
 
-/// Client number `n` of paths that all lead from 10.0.0.1 to `to`, on cable after cable.
-pub(super) fn paths(n: u16, count: u16, seats: usize, to: SocketAddr) -> Vec<Path> {
+/// The paths of client number `n`: `count` of them, all from 10.0.0.1 to `to`, on cable after cable.
+pub fn paths(n: u16, count: u16, seats: usize, to: SocketAddr) -> Vec<Path> {
     let path = |k: u16| Path {
         local: SocketAddr::new([10, 0, 0, 1].into(), 40_000 + n * 100 + k),
         remote: to,
@@ -124,13 +156,16 @@ pub(super) fn paths(n: u16, count: u16, seats: usize, to: SocketAddr) -> Vec<Pat
 }
 
 impl ClientOptions {
-    pub(super) fn new(len: u64, paths: Vec<Path>) -> Self {
+    /// A client that sends `len` bytes by itself, without checksums, in chunks of 1000 bytes.
+    #[must_use]
+    pub fn new(len: u64, paths: Vec<Path>) -> Self {
         Self {
             len,
             automatic: true,
             paths,
             chunk: 1000,
             in_flight: 20,
+            first_data: FirstData::Dss,
             checksums: false,
             damaged: None,
             on_announcement: None,
@@ -139,7 +174,13 @@ impl ClientOptions {
 }
 
 impl Client {
-    pub(super) fn new(options: ClientOptions) -> Self {
+    /// A client that is about to connect.
+    ///
+    /// # Panics
+    ///
+    /// If there is no path, or its port is below 40000: the pattern goes by that.
+    #[must_use]
+    pub fn new(options: ClientOptions) -> Self {
         let port = options.paths[0].local.port();
         Self {
             options,
@@ -162,33 +203,40 @@ impl Client {
     }
 
     /// The token that joins the connection.
-    pub(super) fn token(&self) -> Token {
+    ///
+    /// # Panics
+    ///
+    /// If the server has not answered.
+    #[must_use]
+    pub fn token(&self) -> Token {
         self.remote.expect("the connection is established").token
     }
 
     /// From now on it sends by itself, or does not.
-    pub(super) fn set_automatic(&mut self, automatic: bool) {
+    pub fn set_automatic(&mut self, automatic: bool) {
         self.options.automatic = automatic;
     }
 
     /// The length of what it sends.
-    pub(super) fn set_len(&mut self, len: u64) {
+    pub fn set_len(&mut self, len: u64) {
         self.options.len = len;
     }
 
     /// Whether all is over.
-    pub(super) fn is_done(&self) -> bool {
+    #[must_use]
+    pub fn is_done(&self) -> bool {
         let over = |subflow: &Subflow| matches!(subflow.state, State::Closed | State::Reset(_));
         !self.subflows.is_empty() && self.subflows.iter().all(over)
     }
 
     /// Whether the server has all of it.
-    pub(super) fn is_acknowledged(&self) -> bool {
+    #[must_use]
+    pub fn is_acknowledged(&self) -> bool {
         self.acked == self.options.len + 1
     }
 
-    /// Sends a SYN: the first opens the connection, the others join it.
-    pub(super) fn open(&mut self, now: Instant, path: Path) -> usize {
+    /// Sends a SYN: the first opens the connection, the others join it. Gives the subflow's place.
+    pub fn open(&mut self, now: Instant, path: Path) -> usize {
         let index = self.subflows.len();
         let subflow = Subflow {
             path,
@@ -214,7 +262,7 @@ impl Client {
     }
 
     /// A SYN of subflow `index`, with another token than the right one if one is given.
-    pub(super) fn syn(&mut self, index: usize, token: Option<Token>) {
+    pub fn syn(&mut self, index: usize, token: Option<Token>) {
         let subflow = &self.subflows[index];
         let mut options = Options {
             mss: Some(1400),
@@ -258,8 +306,8 @@ impl Client {
         let link = LinkHeader::new(MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));
         let mut buf = vec![0; payload.len() + 200];
         let ip = IpFields::default();
-        let len =
-            emit_frame(&mut buf, &link, path.local, path.remote, ip, segment, payload).unwrap();
+        let len = emit_frame(&mut buf, &link, path.local, path.remote, ip, segment, payload)
+            .expect("what clients say fits");
         buf.truncate(len);
         self.out.push((path, buf));
     }
@@ -287,7 +335,7 @@ impl Client {
     }
 
     /// Sends a part of the stream on a subflow, as new there.
-    pub(super) fn send(&mut self, now: Instant, index: usize, offset: u64, len: u32) {
+    pub fn send(&mut self, now: Instant, index: usize, offset: u64, len: u32) {
         let subflow = &mut self.subflows[index];
         let sent = Sent { ssn: subflow.next, offset, len };
         subflow.next += len;
@@ -316,11 +364,21 @@ impl Client {
         let mut segment = self.blank(index);
         segment.seq = self.subflows[index].isn + sent.ssn;
         segment.payload_len = sent.len;
-        if let Some(dss) = &mut segment.options.mptcp.dss {
+        let length = sent.len as u16;
+        let first = index == 0 && sent.ssn == 1 && self.acked == 0;
+        if first
+            && self.options.first_data == FirstData::Capable
+            && let Some(LocalKey { key: receiver, .. }) = self.remote
+        {
+            let data = Some(MpCapableData { length, checksum });
+            let body = MpCapableBody::Ack { sender: self.local.key, receiver, data };
+            segment.options.mptcp.dss = None;
+            segment.options.mptcp.capable = Some(self.capable(body));
+        } else if let Some(dss) = &mut segment.options.mptcp.dss {
             dss.mapping = Some(DssMapping {
                 data_seq: DssNumber::Long(data_seq),
                 subflow_seq: sent.ssn,
-                length: sent.len as u16,
+                length,
                 checksum,
             });
         }
@@ -328,7 +386,7 @@ impl Client {
     }
 
     /// Says on a subflow that the stream ends at its length.
-    pub(super) fn data_fin(&mut self, now: Instant, index: usize) {
+    pub fn data_fin(&mut self, now: Instant, index: usize) {
         self.fin_at = Some(now);
         let data_seq = self.local.idsn.0.wrapping_add(1).wrapping_add(self.options.len);
         let checksum = self.options.checksums.then(|| {
@@ -350,7 +408,7 @@ impl Client {
     }
 
     /// Resets one subflow, or the whole connection by it.
-    pub(super) fn reset(&mut self, index: usize, connection: bool) {
+    pub fn reset(&mut self, index: usize, connection: bool) {
         let mut segment = self.blank(index);
         segment.flags = Flags::RST.with(Flags::ACK);
         segment.options.mptcp.dss = None;
@@ -361,7 +419,11 @@ impl Client {
     }
 
     /// Says on a subflow that the addresses with these identifiers are given up.
-    pub(super) fn remove_addresses(&mut self, index: usize, ids: &[u8]) {
+    ///
+    /// # Panics
+    ///
+    /// If they are more than eight.
+    pub fn remove_addresses(&mut self, index: usize, ids: &[u8]) {
         let mut removed = RemoveAddr::default();
         for &id in ids {
             assert!(removed.push(AddressId(id)), "an option has room for eight");
@@ -379,19 +441,21 @@ impl Client {
         self.lost.extend(subflow.unacked.drain(..).map(|sent| (sent.offset, sent.len)));
     }
 
-    /// What is to be sent.
-    pub(super) fn take_out(&mut self) -> Vec<(Path, Vec<u8>)> {
+    /// What is to be sent, with the path that each frame takes.
+    pub fn take_out(&mut self) -> Vec<(Path, Vec<u8>)> {
         std::mem::take(&mut self.out)
     }
 
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
+    /// When [`poll`](Self::poll) has something to do although nothing came.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
         let fin = self.fin_at.filter(|_| !self.is_acknowledged() && !self.is_done());
         let sent = self.subflows.iter().filter(|s| s.answers).filter_map(|s| s.sent_at);
         sent.chain(fin).min().map(|at| at + TIMEOUT)
     }
 
     /// Does what a client does by itself.
-    pub(super) fn poll(&mut self, now: Instant) {
+    pub fn poll(&mut self, now: Instant) {
         if self.subflows.is_empty() {
             self.open(now, self.options.paths[0]);
         }
@@ -497,8 +561,12 @@ impl Client {
         self.emit(index, &segment, &[]);
     }
 
-    /// Takes in a frame; says whether it was for this client.
-    pub(super) fn on_frame(&mut self, now: Instant, frame: &Frame) -> bool {
+    /// Takes in a frame, whose checksums are right; says whether it was for this client.
+    ///
+    /// # Panics
+    ///
+    /// If a SYN/ACK does not say what one of a server that speaks MPTCP has to.
+    pub fn on_frame(&mut self, now: Instant, frame: &Frame) -> bool {
         let ours = |s: &Subflow| s.path.local == frame.local && s.path.remote == frame.remote;
         let Some(index) = self.subflows.iter().rposition(ours) else { return false };
         let segment = &frame.segment;
@@ -525,7 +593,9 @@ impl Client {
 
     fn on_syn_ack(&mut self, index: usize, segment: &Segment) {
         let subflow = &mut self.subflows[index];
-        assert!(segment.flags.contains(Flags::SYN.with(Flags::ACK)), "{segment:?}");
+        if !segment.flags.contains(Flags::SYN.with(Flags::ACK)) {
+            return;
+        }
         subflow.received = segment.seq + 1;
         subflow.scale = segment.options.window_scale.unwrap_or(WindowScale::ZERO);
         if index == 0 {

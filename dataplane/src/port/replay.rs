@@ -50,7 +50,8 @@ enum Reader {
 /// A port whose received packets come from a pcap or pcapng file.
 ///
 /// A packet comes when the time of [`set_time`](Self::set_time) has reached its own; without that
-/// call, all come as fast as they are taken. A packet larger than a buffer comes in several.
+/// call, all come as fast as they are taken. A packet larger than a buffer comes in several. One
+/// larger than all buffers together is dropped, as a NIC would do.
 /// The file is read as the replay goes on, so it may be larger than memory.
 pub struct ReplayPort {
     id: u32,
@@ -69,6 +70,8 @@ pub struct ReplayPort {
     origin: Option<Duration>,
     now: Duration,
     packets: u64,
+    /// Packets that were left out.
+    dropped: u64,
     error: Option<ReplayError>,
     sent: Option<Vec<Vec<u8>>>,
     sending: Vec<u8>,
@@ -150,6 +153,7 @@ impl ReplayPort {
             origin: None,
             now: Duration::MAX,
             packets: 0,
+            dropped: 0,
             error: None,
             sent: None,
             sending: Vec::new(),
@@ -195,22 +199,29 @@ impl ReplayPort {
             return;
         }
         let mut bytes = std::mem::take(&mut self.spare);
-        bytes.clear();
-        let at = match self.reader.read(&mut bytes) {
-            Ok(Some(at)) => at,
-            Ok(None) => return,
-            Err(ReplayError::Damaged { source, .. }) => {
-                self.error = Some(ReplayError::Damaged { packet: self.packets + 1, source });
+        loop {
+            bytes.clear();
+            let at = match self.reader.read(&mut bytes) {
+                Ok(Some(at)) => at,
+                Ok(None) => return,
+                Err(ReplayError::Damaged { source, .. }) => {
+                    self.error = Some(ReplayError::Damaged { packet: self.packets + 1, source });
+                    return;
+                }
+                Err(error) => {
+                    self.error = Some(error);
+                    return;
+                }
+            };
+            self.packets += 1;
+            let origin = *self.origin.get_or_insert(at);
+            if bytes.len().div_ceil(self.frame_size) <= FRAMES as usize {
+                self.next = Some(Captured { at: at.saturating_sub(origin), bytes });
                 return;
             }
-            Err(error) => {
-                self.error = Some(error);
-                return;
-            }
-        };
-        self.packets += 1;
-        let origin = *self.origin.get_or_insert(at);
-        self.next = Some(Captured { at: at.saturating_sub(origin), bytes });
+            // It would wait for more buffers than there are, and all others behind it.
+            self.dropped += 1;
+        }
     }
 
     fn queue(&mut self, frame: TxFrame, len: usize, more: bool) {
@@ -384,7 +395,7 @@ impl Port for ReplayPort {
     }
 
     fn statistics(&mut self) -> PortStatistics {
-        PortStatistics::default()
+        PortStatistics { rx_dropped: self.dropped, ..PortStatistics::default() }
     }
 
     fn frames(&self) -> FrameAccount {

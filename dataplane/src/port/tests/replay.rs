@@ -100,6 +100,16 @@ fn a_full_port_keeps_the_packet_that_does_not_fit() {
 }
 
 #[test]
+fn a_packet_larger_than_all_buffers_does_not_stop_the_replay() {
+    let packets =
+        [60, 256 * 64, 256 * 64 + 1, 70].map(|len| (Duration::ZERO, content(len, len as usize)));
+    let mut port = ReplayPort::from_bytes(pcap(&packets), 64).unwrap();
+    let lengths: Vec<_> = all(&mut port).iter().map(Vec::len).collect();
+    assert_eq!(lengths, [60, 256 * 64, 70]);
+    assert_eq!(port.statistics().rx_dropped, 1);
+}
+
+#[test]
 fn what_is_sent_can_be_recorded() {
     let file = pcap(&[(Duration::ZERO, content(1, 60))]);
     let mut port = ReplayPort::from_bytes(file, 64).unwrap();

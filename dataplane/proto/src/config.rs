@@ -30,7 +30,8 @@ pub struct Config {
     pub keepalive: Option<Keepalive>,
     /// How long TIME-WAIT lasts: 2 MSL (RFC 9293, section 3.4.2).
     pub time_wait: Duration,
-    /// How long FIN-WAIT-2 may last once nobody reads the stream any more.
+    /// How long FIN-WAIT-2 may last once nobody reads the stream any more; and in MPTCP, how long
+    /// the peer's DATA_FIN may then take after ours was acknowledged.
     pub fin_wait_2: Duration,
     /// How long a peer that ended its data first is given to send its FIN first, so that
     /// TIME-WAIT falls to it and not to us.

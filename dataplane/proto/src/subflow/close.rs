@@ -80,6 +80,18 @@ impl Subflow {
         {
             self.timers.start(Timer::Linger, now + self.config.fin_wait_2);
         }
+        if !self.awaits_data_fin(view) {
+            self.timers.stop(Timer::DataFin);
+        } else if !self.timers.is_running(Timer::DataFin) {
+            self.timers.start(Timer::DataFin, now + self.config.fin_wait_2);
+        }
+    }
+
+    /// Whether only the peer's end of the stream is missing, for nobody: what FIN-WAIT-2 is in plain
+    /// TCP. The subflow itself is open all the while, so no state of its own ends it.
+    pub(super) fn awaits_data_fin(&self, view: &View) -> bool {
+        let done_here = view.reader_gone && view.local_fin_acked;
+        self.state == State::Established && self.is_mptcp() && done_here && !view.remote_complete()
     }
 
     fn wants_fin(&mut self, now: Instant, view: &View) -> bool {

@@ -21,9 +21,11 @@ pub(super) enum Timer {
     Signal,
     /// The answer to our MP_FAIL.
     Fail,
+    /// The peer's DATA_FIN, once ours is acknowledged and nobody reads any more.
+    DataFin,
 }
 
-const TIMERS: usize = 6;
+const TIMERS: usize = 7;
 
 /// So many probes check a path, at intervals that double; a lost one or two must not end it.
 const PATH_PROBES: u8 = 4;
@@ -154,6 +156,9 @@ impl Subflow {
         }
         if self.timers.expire(Timer::Fail, now) {
             self.on_fail_timeout();
+        }
+        if self.timers.expire(Timer::DataFin, now) && self.awaits_data_fin(view) {
+            self.abort(Abort::Connection);
         }
         if self.timers.expire(Timer::Linger, now) {
             match self.state {

@@ -1,6 +1,7 @@
 //! Streams that come by several subflows, on several workers.
 
 use std::io::ErrorKind;
+use std::net::Shutdown;
 use std::time::Duration;
 
 use mpxdp_proto::config::{ChecksumPolicy, Config};
@@ -318,6 +319,22 @@ fn a_stream_that_is_dropped_resets_all_subflows() {
     world.pass(Duration::from_millis(10));
     assert!(world.clients[0].fast_closed);
     assert!(world.clients[0].is_done());
+    world.assert_empty();
+}
+
+#[test]
+fn a_peer_that_never_ends_its_side_is_not_waited_for_for_ever_when_nobody_reads() {
+    let (mut world, mut reading) = two_by_hand();
+    reading.read();
+    let mut stream = reading.stream.take().unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    world.pass(Duration::from_secs(3600));
+    assert!(!world.clients[0].is_done(), "while somebody reads, there is no hurry");
+    drop(stream);
+    world.pass(Duration::from_secs(59));
+    assert!(!world.clients[0].fast_closed);
+    world.pass(Duration::from_secs(2));
+    assert!(world.clients[0].fast_closed);
     world.assert_empty();
 }
 

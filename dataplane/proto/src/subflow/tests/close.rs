@@ -434,6 +434,23 @@ fn fin_wait_2_ends_when_nobody_reads_any_more() {
 }
 
 #[test]
+fn a_data_fin_is_not_waited_for_for_ever_when_nobody_reads_any_more() {
+    let mut trace = with_stream();
+    trace.connection.shutdown_write(StreamOffset(0));
+    trace.expect_sent(1);
+    trace.accept(data_ack(seg(1000, 0), our_dsn(1)));
+    trace.expect_events(&[Event::LocalFinAcked]);
+    // While somebody reads, the peer has all the time that it wants.
+    assert_eq!(trace.subflow.next_timeout(), None);
+    trace.read();
+    trace.connection.reader_gone();
+    trace.expect_sent(0);
+    assert_eq!(trace.pass_to_timer(), ms(60_000));
+    trace.expect_events(&[Event::Reset(ResetCause::Local), Event::Closed]);
+    assert_eq!(trace.expect_one().options.mptcp.fast_close, Some(PEER_KEY));
+}
+
+#[test]
 fn data_that_nobody_will_read_is_answered_by_an_abort() {
     let mut trace = Trace::mptcp();
     trace.connection.reader_gone();

@@ -55,6 +55,21 @@ deny:
 bench *ARGS:
     cargo bench --package mpxdp --bench parts -- {{ARGS}}
 
+# Fuzzes a target for so many seconds, from the kept inputs on (endpoint, options, range_set, pcap).
+fuzz TARGET="endpoint" SECONDS="60": fuzzer
+    mkdir -p fuzz/work/{{TARGET}}
+    cargo +nightly fuzz run --fuzz-dir fuzz {{TARGET}} fuzz/work/{{TARGET}} fuzz/corpus/{{TARGET}} -- -max_total_time={{SECONDS}} -timeout=60
+
+# Keeps of what fuzzing found the inputs that reach something that no kept one does.
+fuzz-keep TARGET="endpoint": fuzzer
+    cargo +nightly fuzz run --fuzz-dir fuzz {{TARGET}} fuzz/corpus/{{TARGET}} fuzz/work/{{TARGET}} -- -merge=1
+
+# Says what fuzzing lacks, and installs cargo-fuzz if that is all.
+[private]
+fuzzer:
+    @cargo +nightly --version >/dev/null 2>&1 || { echo "fuzz: needs a nightly compiler for its sanitizers; run: rustup toolchain install nightly" >&2; exit 1; }
+    @cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: installing cargo-fuzz (cargo install cargo-fuzz)" >&2; cargo install --quiet --locked cargo-fuzz; }
+
 # The lab by hand: `just lab up --links 2`, `just lab exec snd ip addr`, `just lab down`.
 lab *ARGS:
     cargo build --release --package mpxdp-bench

@@ -34,6 +34,28 @@ impl CpuList {
         Ok(Self(all.filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect()))
     }
 
+    /// The first of these CPUs that no thread of this process can be pinned to; none if all can be
+    /// used.
+    ///
+    /// That is not what [`allowed`](Self::allowed) says: the kernel leaves CPUs that `isolcpus`
+    /// isolates out of every process's affinity, and a thread may be pinned to them all the same. So
+    /// it is tried, on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// What `sched_getaffinity` says.
+    pub fn first_unusable(&self) -> Result<Option<usize>> {
+        let allowed = Self::allowed()?;
+        let usable = |&cpu: &usize| {
+            let pin = move || Self(vec![cpu]).pin_this_thread().is_ok();
+            allowed.0.contains(&cpu)
+                || std::thread::Builder::new()
+                    .spawn(pin)
+                    .is_ok_and(|thread| thread.join().unwrap_or(false))
+        };
+        Ok(self.0.iter().copied().find(|cpu| !usable(cpu)))
+    }
+
     /// Lets the calling thread run on these CPUs only; an empty list changes nothing.
     ///
     /// # Errors
@@ -226,6 +248,21 @@ mod tests {
         for text in ["wrker=1", "worker", "worker=", "1"] {
             assert!(text.parse::<Placement>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_cpu_outside_the_affinity_is_usable_if_it_can_be_pinned_to() {
+        let all = CpuList::allowed().unwrap();
+        assert_eq!(all.first_unusable().unwrap(), None);
+        assert_eq!(CpuList(vec![8000]).first_unusable().unwrap(), Some(8000));
+        // As a process is that was started beside isolated CPUs: they are not in its affinity.
+        let first = CpuList(vec![all.0[0]]);
+        let narrow = std::thread::spawn(move || {
+            first.pin_this_thread().unwrap();
+            assert_eq!(CpuList::allowed().unwrap(), first);
+            all.first_unusable().unwrap()
+        });
+        assert_eq!(narrow.join().unwrap(), None);
     }
 
     #[test]

@@ -51,10 +51,10 @@ pub(super) fn check(args: &RecvSettings) -> Result<(), Failure> {
 
 /// A wish for CPUs that cannot be granted.
 fn check_cpus(wanted: &CpuList) -> Result<(), Failure> {
-    let allowed = CpuList::allowed()?;
-    match wanted.as_slice().iter().find(|cpu| !allowed.as_slice().contains(cpu)) {
+    match wanted.first_unusable()? {
         Some(cpu) => Err(Failure::usage(format!(
-            "--placement reader={cpu}: this process may not use that CPU; it may use {allowed}"
+            "--placement reader={cpu}: this process may not use that CPU; it may use {}",
+            CpuList::allowed()?
         ))),
         None => Ok(()),
     }

@@ -171,10 +171,10 @@ fn first_repeated<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
 
 /// A thread that cannot be pinned would show only once it runs.
 fn check_cpus(config: &EngineConfig, nics: &[NicConfig], ready: &[ReadyNic]) -> Result<()> {
-    let allowed = CpuList::allowed()?;
     let lists = nics.iter().map(|nic| &nic.cpus).chain(ready.iter().map(|nic| &nic.cpus));
-    for cpu in lists.chain([&config.placement.workers]).flat_map(CpuList::as_slice) {
-        if !allowed.as_slice().contains(cpu) {
+    for list in lists.chain([&config.placement.workers]) {
+        if let Some(cpu) = list.first_unusable()? {
+            let allowed = CpuList::allowed()?;
             return Err(Error::Configuration(format!(
                 "CPU {cpu}: does not exist or may not be used by this process, which has {allowed}"
             )));

@@ -4,6 +4,7 @@ mod front_end;
 mod latency;
 mod pipeline;
 mod report;
+mod placement;
 mod throughput;
 
 use std::io::{self, Write};
@@ -44,6 +45,8 @@ enum Command {
     Throughput(throughput::Arguments),
     /// Take the data plane apart: what a packet costs, stage by stage, without a kernel.
     Pipeline(pipeline::PipelineArguments),
+    /// Find out where NIC processing, workers and reader should run.
+    Placement(placement::Arguments),
     /// Send with the kernel's MPTCP or TCP; one JSON document on standard output.
     Sender(SenderArguments),
     /// Take packets and do nothing with them; `throughput` runs it.
@@ -313,6 +316,7 @@ pub(crate) fn run() -> Result<u8> {
             remote::serve(ServeOptions { at, allow }, &interrupt)?;
             Ok(0)
         }
+        Command::Placement(arguments) => arguments.run(),
         Command::Sender(arguments) => {
             let report = sender::run(&arguments.options()?)?;
             let failed = report.connections.iter().any(|connection| connection.error.is_some());

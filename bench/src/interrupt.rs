@@ -31,6 +31,12 @@ impl Interrupt {
         Ok(flag)
     }
 
+    /// As if a signal had arrived.
+    #[cfg(test)]
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// Whether a signal arrived.
     #[must_use]
     pub fn is_set(&self) -> bool {

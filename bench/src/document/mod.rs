@@ -15,6 +15,7 @@
 mod front_end;
 mod latency;
 mod pipeline;
+mod placed;
 mod ratio;
 mod row;
 mod target;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use front_end::FrontEndRow;
 pub use latency::{Latency, Percentiles};
 pub use pipeline::{Clock, Limits, Pipeline, Stages};
+pub use placed::{Placed, Recommendation};
 pub use ratio::Ratio;
 pub use row::{
     AboveFrontEnd, Busy, ContextSwitches, CpuSeconds, NOISY_SPREAD, OneCpu, Retransmissions, Round,
@@ -60,6 +62,9 @@ pub struct Document {
     /// What was asked for and not measured, and why.
     #[serde(default)]
     pub not_run: Vec<NotRun>,
+    /// Which placement to take, of the benchmark that compares placements.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recommendations: Vec<Recommendation>,
     /// Whether the bytes were right.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exactness: Vec<Exactness>,
@@ -116,6 +121,7 @@ impl Document {
             ratios: Vec::new(),
             front_ends: Vec::new(),
             not_run: Vec::new(),
+            recommendations: Vec::new(),
             exactness: Vec::new(),
             idle: None,
             remarks: Vec::new(),

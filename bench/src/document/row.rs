@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Latency, Pipeline, Ratio};
+use super::{Latency, Pipeline, Placed, Ratio};
 use crate::measure::Spread;
 
 /// One receiver under one set of conditions, measured several times.
@@ -81,6 +81,9 @@ pub struct Row {
     /// What each stage of the receive path costs, of benchmarks that measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,
+    /// What the placement is and what limited it, of the benchmark that compares placements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placed: Option<Placed>,
 }
 
 /// One measurement.
@@ -193,6 +196,10 @@ pub struct Busy {
     /// mpxdp's workers, all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<f64>,
+    /// The same by the workers' own clocks, over the whole connection: the time in which they had
+    /// something to do. Spinning is not in it; time in which others took the CPU away is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_at_work: Option<f64>,
     /// The reading thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reader: Option<f64>,

@@ -12,6 +12,10 @@ use crate::environment::{Build, Cache, Nic, Topology};
 use crate::latency::Reading;
 use crate::measure::Spread;
 use crate::pipeline::{Case, STAGES};
+use crate::placement::bottleneck::{Bottleneck, Load, Stage};
+use crate::placement::class::Scenario;
+use crate::placement::recommend::Why;
+use crate::topology::Relation;
 
 /// The description of every field.
 const DESCRIPTION: &str = include_str!("../../../docs/benchmark-json.md");
@@ -80,6 +84,10 @@ fn full() -> Document {
             nanoseconds_per_byte: 0.5,
         }],
         not_run: vec![NotRun { what: "kernel-tcp, 2 subflows".into(), reason: "TCP".into() }],
+        recommendations: vec![
+            recommendation(Why::LeastCpu { of: 2, saving: 0.25 }),
+            recommendation(Why::Fastest { margin: 0.5 }),
+        ],
         exactness: vec![Exactness {
             mtu: 1500,
             bytes: 1,
@@ -89,6 +97,33 @@ fn full() -> Document {
         }],
         idle: Some(Idle { seconds: 2.0, cpu_fraction: 0.001 }),
         remarks: vec!["remark".into()],
+    }
+}
+
+fn recommendation(why: Why) -> Recommendation {
+    Recommendation {
+        receiver: "mpxdp".into(),
+        mtu: 1500,
+        subflows: 2,
+        placement: "napi=1 worker=1 reader=1".into(),
+        bits_per_second: spread(),
+        cpu_seconds_per_gigabyte: 0.5,
+        why,
+        reason: why.to_string(),
+    }
+}
+
+fn placed() -> Placed {
+    let load = |stage, cpu, busy| Load { stage, cpus: vec![cpu], busy };
+    let loads = [load(Stage::Worker, 1, 0.95), load(Stage::NicProcessing, 2, 0.5)];
+    Placed {
+        class: "nic, worker+reader same-llc".into(),
+        scenario: Some(Scenario::SeveralApart),
+        nic_reader: Relation::SameLlc,
+        nic_worker: Some(Relation::SameLlc),
+        worker_reader: Some(Relation::SameCpu),
+        sender_cpu: Some(0),
+        bottleneck: Bottleneck::find(&loads, &[(1, 0.96)]),
     }
 }
 
@@ -175,6 +210,7 @@ fn row() -> Row {
             busy: Busy {
                 nic_processing: Some(0.5),
                 worker: Some(0.5),
+                worker_at_work: Some(0.25),
                 reader: Some(0.5),
                 sender: Some(0.5),
             },
@@ -188,6 +224,7 @@ fn row() -> Row {
         tried: vec![Tried { placement: "napi=1 reader=1".into(), bits_per_second: 7.0 }],
         latency: Some(latency()),
         pipeline: Some(pipeline()),
+        placed: Some(placed()),
     }
 }
 

@@ -74,6 +74,10 @@ pub struct CpuLoad {
     pub busy: f64,
     /// Of which stages, the largest first.
     pub shares: Vec<Share>,
+    /// The fraction of its time that anything took, if that is known: other processes, and what the
+    /// kernel did for nobody in particular.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
 }
 
 /// What limits the rate.
@@ -84,7 +88,9 @@ pub enum Limit {
     Stage(Stage),
     /// A CPU that stages share.
     SharedCpu(usize),
-    /// No CPU is full: the window, the links, wake-ups, or other processes.
+    /// A CPU that other processes, or the kernel, keep full more than the stages do.
+    OthersOnCpu(usize),
+    /// No CPU is full: the window, the links, or wake-ups.
     NoCpu,
 }
 
@@ -98,9 +104,10 @@ pub struct Bottleneck {
 }
 
 impl Bottleneck {
-    /// Finds it; none without loads.
+    /// Finds it; none without loads. `totals` is how busy CPUs were with anything, for those of which
+    /// that is known.
     #[must_use]
-    pub fn find(loads: &[Load]) -> Option<Self> {
+    pub fn find(loads: &[Load], totals: &[(usize, f64)]) -> Option<Self> {
         let mut by_cpu: BTreeMap<usize, Vec<Share>> = BTreeMap::new();
         for Load { stage, cpus, busy } in loads {
             for cpu in cpus {
@@ -112,13 +119,22 @@ impl Bottleneck {
             .into_iter()
             .map(|(cpu, mut shares)| {
                 shares.sort_by(|a, b| b.busy.total_cmp(&a.busy));
-                CpuLoad { cpu, busy: shares.iter().map(|share| share.busy).sum(), shares }
+                let total = totals.iter().find(|(other, _)| *other == cpu);
+                CpuLoad {
+                    cpu,
+                    busy: shares.iter().map(|share| share.busy).sum(),
+                    shares,
+                    total: total.map(|&(_, busy)| busy),
+                }
             })
             .collect();
         cpus.sort_by(|a, b| b.busy.total_cmp(&a.busy));
         let fullest = cpus.first()?;
+        let full_of_others = cpus.iter().find(|load| load.total.is_some_and(|busy| busy >= FULL));
         let limit = match fullest.shares.first() {
-            _ if fullest.busy < FULL => Limit::NoCpu,
+            _ if fullest.busy < FULL => {
+                full_of_others.map_or(Limit::NoCpu, |load| Limit::OthersOnCpu(load.cpu))
+            }
             Some(share) if share.busy >= ALONE * fullest.busy => Limit::Stage(share.stage),
             _ => Limit::SharedCpu(fullest.cpu),
         };
@@ -131,6 +147,7 @@ impl Bottleneck {
         match self.limit {
             Limit::Stage(stage) => stage.name().to_owned(),
             Limit::NoCpu => "no CPU is full".to_owned(),
+            Limit::OthersOnCpu(cpu) => format!("CPU {cpu}: others"),
             Limit::SharedCpu(cpu) => {
                 let load = self.cpus.iter().find(|load| load.cpu == cpu);
                 let shares = load.map_or(&[][..], |load| &load.shares);
@@ -139,26 +156,37 @@ impl Bottleneck {
             }
         }
     }
+
+    /// All CPUs with their stages: `CPU 1 98 % (worker 97, reader 1), CPU 0 62 % (NIC processing)`.
+    #[must_use]
+    pub fn loads(&self) -> String {
+        let cpu = |CpuLoad { cpu, busy, shares, total }: &CpuLoad| {
+            let alone = shares.len() == 1;
+            let share = |Share { stage, busy }: &Share| match alone {
+                true => stage.name().to_owned(),
+                false => format!("{} {}", stage.name(), percent(*busy)),
+            };
+            let shares: Vec<String> = shares.iter().map(share).collect();
+            let total = total.filter(|total| *total >= FULL && *busy < FULL);
+            let total =
+                total.map_or_else(String::new, |all| format!(" of {} in all", percent(all)));
+            format!("CPU {cpu} {} %{total} ({})", percent(*busy), shares.join(", "))
+        };
+        let cpus: Vec<String> = self.cpus.iter().map(cpu).collect();
+        cpus.join(", ")
+    }
+}
+
+/// Whole per cents.
+fn percent(fraction: f64) -> u32 {
+    // What is counted in ticks may come out a little below zero.
+    (fraction * 100.0).round().clamp(0.0, 1e6) as u32
 }
 
 impl fmt::Display for Bottleneck {
-    /// The label, and all CPUs with their stages: `worker; CPU 1 98 % (worker 97, reader 1), CPU 0 62 %
-    /// (NIC processing)`.
+    /// The label, and how busy all CPUs were.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.label())?;
-        for (n, CpuLoad { cpu, busy, shares }) in self.cpus.iter().enumerate() {
-            let separator = if n == 0 { ";" } else { "," };
-            write!(f, "{separator} CPU {cpu} {:.0} % (", busy * 100.0)?;
-            for (n, share) in shares.iter().enumerate() {
-                let separator = if n == 0 { "" } else { ", " };
-                write!(f, "{separator}{}", share.stage.name())?;
-                if shares.len() > 1 {
-                    write!(f, " {:.0}", share.busy * 100.0)?;
-                }
-            }
-            f.write_str(")")?;
-        }
-        Ok(())
+        write!(f, "{}; {}", self.label(), self.loads())
     }
 }
 
@@ -185,7 +213,7 @@ mod tests {
                 .enumerate()
                 .map(|(cpu, (stage, busy))| load(stage, &[cpu], busy))
                 .collect();
-            let found = Bottleneck::find(&loads).expect("there are loads");
+            let found = Bottleneck::find(&loads, &[]).expect("there are loads");
             assert_eq!(found.limit, Limit::Stage(stage));
             assert_eq!(found.label(), stage.name());
         }
@@ -199,7 +227,7 @@ mod tests {
             load(Stage::Worker, &[1], 0.5),
             load(Stage::Reader, &[1], 0.08),
         ];
-        let found = Bottleneck::find(&loads).expect("there are loads");
+        let found = Bottleneck::find(&loads, &[]).expect("there are loads");
         assert_eq!(found.limit, Limit::SharedCpu(1));
         assert_eq!(
             found.to_string(),
@@ -211,16 +239,19 @@ mod tests {
     #[test]
     fn a_stage_that_shares_its_cpu_with_next_to_nothing_limits_by_itself() {
         let loads = [load(Stage::Worker, &[1], 0.96), load(Stage::Reader, &[1], 0.03)];
-        assert_eq!(Bottleneck::find(&loads).map(|b| b.limit), Some(Limit::Stage(Stage::Worker)));
+        assert_eq!(
+            Bottleneck::find(&loads, &[]).map(|b| b.limit),
+            Some(Limit::Stage(Stage::Worker))
+        );
     }
 
     #[test]
     fn if_no_cpu_is_full_no_stage_is_blamed() {
         let loads = [load(Stage::Sender, &[0], 0.7), load(Stage::Worker, &[1], 0.89)];
-        let found = Bottleneck::find(&loads).expect("there are loads");
+        let found = Bottleneck::find(&loads, &[]).expect("there are loads");
         assert_eq!(found.limit, Limit::NoCpu);
         assert_eq!(found.cpus[0].cpu, 1);
-        assert_eq!(Bottleneck::find(&[]), None);
+        assert_eq!(Bottleneck::find(&[], &[]), None);
     }
 
     #[test]
@@ -230,9 +261,26 @@ mod tests {
             load(Stage::NicProcessing, &[2, 3], 0.5),
             load(Stage::Reader, &[1], 0.2),
         ];
-        let found = Bottleneck::find(&loads).expect("there are loads");
+        let found = Bottleneck::find(&loads, &[]).expect("there are loads");
         assert_eq!(found.limit, Limit::SharedCpu(2));
         assert!((found.cpus[0].busy - 0.95).abs() < 1e-9);
         assert!((found.cpus[1].busy - 0.95).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_cpu_that_others_fill_is_none_of_the_stages_fault() {
+        let loads = [load(Stage::Sender, &[0], 0.3), load(Stage::Worker, &[1], 0.5)];
+        let found = Bottleneck::find(&loads, &[(1, 0.99)]).expect("there are loads");
+        assert_eq!(found.limit, Limit::OthersOnCpu(1));
+        assert_eq!(
+            found.to_string(),
+            "CPU 1: others; CPU 1 50 % of 99 in all (worker), CPU 0 30 % (sender)"
+        );
+        // Where a stage fills its CPU, that limits, whoever else is busy elsewhere.
+        let loads = [load(Stage::Sender, &[0], 0.3), load(Stage::Worker, &[1], 0.95)];
+        let found = Bottleneck::find(&loads, &[(1, 0.99), (0, 0.99)]).expect("there are loads");
+        assert_eq!(found.limit, Limit::Stage(Stage::Worker));
+        let found = Bottleneck::find(&loads[..1], &[(0, 0.4)]).expect("there are loads");
+        assert_eq!(found.limit, Limit::NoCpu);
     }
 }

@@ -50,6 +50,12 @@ impl ConfigFile {
         Ok(file)
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether a file can be made beside it, which is how it is replaced.
     fn try_folder(&self) -> std::io::Result<()> {
         tempfile::NamedTempFile::new_in(folder(&self.path)).map(drop)

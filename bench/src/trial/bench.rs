@@ -132,6 +132,7 @@ impl Moment {
             busy: Busy {
                 nic_processing: busy(&self.napi, &later.napi),
                 worker,
+                worker_at_work: None,
                 reader,
                 sender: None,
             },
@@ -402,6 +403,9 @@ impl Outcome {
             self.mode = report.mode();
             self.zero_copy = Some(report.zero_copy());
             self.round.subflow_bytes = report.subflow_bytes();
+            let connected = self.round.total_seconds;
+            self.round.busy.worker_at_work =
+                (connected > 0.0).then(|| report.seconds_at_work() / connected);
             merge(&mut self.round.drops, report.drops());
             return Ok(());
         }

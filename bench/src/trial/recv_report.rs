@@ -13,6 +13,8 @@ pub(crate) struct RecvReport {
     nics: Vec<Nic>,
     ports: Vec<Port>,
     workers: Vec<Worker>,
+    /// From listening to the end.
+    seconds: f64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -45,6 +47,7 @@ struct Port {
 
 #[derive(Debug, Deserialize)]
 struct Worker {
+    busy_fraction: f64,
     drops: BTreeMap<String, u64>,
 }
 
@@ -68,6 +71,11 @@ impl RecvReport {
             let copy = if self.zero_copy() { "zero copy" } else { "copy" };
             format!("AF_XDP, {}, {copy}", nic.mode)
         })
+    }
+
+    /// The seconds in which the workers had something to do, all of them together.
+    pub(crate) fn seconds_at_work(&self) -> f64 {
+        self.workers.iter().map(|worker| worker.busy_fraction * self.seconds).sum()
     }
 
     /// Whether none was copied in the kernel.
@@ -118,7 +126,9 @@ mod tests {
                 "counters": {"flow": 9, "no_socket": 2}}],
             "ports": [{"nic": "a", "queue": 1,
                 "statistics": {"rx_dropped": 5, "rx_ring_full": 0, "tx_kicks": 3}}],
-            "workers": [{"drops": {"bad_checksum": 1}}, {"drops": {"bad_checksum": 2}}]
+            "workers": [{"busy_fraction": 0.5, "drops": {"bad_checksum": 1}},
+                {"busy_fraction": 0.25, "drops": {"bad_checksum": 2}}],
+            "seconds": 2.0
         }"#;
         serde_json::from_str(text).expect("a report")
     }
@@ -136,5 +146,6 @@ mod tests {
         assert!(error.to_string().contains("7 of 8 bytes"), "{error}");
         assert_eq!(report().mode(), "AF_XDP, native, zero copy");
         assert_eq!(report().subflow_bytes(), [4, 3]);
+        assert_eq!(report().seconds_at_work(), 1.5);
     }
 }

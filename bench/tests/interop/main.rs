@@ -13,6 +13,7 @@ mod latency;
 mod many;
 mod net;
 mod paths;
+mod placement;
 mod relay;
 mod stop;
 mod subflows;

@@ -246,4 +246,6 @@ fn pin(pid: u32, cpus: &[usize]) -> Result<()> {
 }
 
 #[cfg(test)]
+pub(crate) mod fabricated;
+#[cfg(test)]
 mod tests;

@@ -1,0 +1,74 @@
+//! `mpxdp-bench placement`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use mpxdp_bench::Result;
+use mpxdp_bench::document::Target;
+use mpxdp_bench::placement::{self, Options};
+use mpxdp_bench::trial::Receiver;
+
+use super::seconds;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Which receivers.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
+    receivers: Vec<Receiver>,
+    /// MTUs of the links.
+    #[arg(long, value_delimiter = ',', default_values_t = [1500], value_name = "N")]
+    mtu: Vec<u32>,
+    /// Numbers of subflows.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_name = "N")]
+    subflows: Vec<u32>,
+    /// Links between sender and receiver [default: 2, or 1 if there is one subflow only].
+    #[arg(long, value_name = "N")]
+    links: Option<u32>,
+    /// Length of a measurement.
+    #[arg(long, default_value_t = 0.5, value_name = "S", value_parser = seconds)]
+    seconds: f64,
+    /// Measurements of each placement; all placements take turns.
+    #[arg(long, default_value_t = 3, value_name = "R")]
+    rounds: usize,
+    /// Placements of each receiver at each number of subflows, at most; those beyond are listed.
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    limit: usize,
+    /// Measure this placement only, `napi=0 worker=1 reader=1` for instance; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    placement: Vec<String>,
+    /// Real NICs, each by an option of its own: list the placements for them, or with --placement move
+    /// their processing there until SIGINT or SIGTERM. Nothing is measured then.
+    #[arg(long, value_name = "IF")]
+    nic: Vec<String>,
+    /// Write one JSON document to a file or (-) standard output.
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// Put the recommended placement of mpxdp into a configuration for `mpxdp recv --config`.
+    #[arg(long, value_name = "FILE")]
+    write_config: Option<PathBuf>,
+    /// What the namespaces' names start with.
+    #[arg(long, default_value = "mpxdp-place", value_name = "PREFIX")]
+    name: String,
+}
+
+impl Arguments {
+    /// Runs the benchmark and returns the exit code.
+    pub(super) fn run(self) -> Result<u8> {
+        let complete = placement::run(&Options {
+            name: self.name,
+            receivers: self.receivers,
+            mtus: self.mtu,
+            subflows: self.subflows,
+            links: self.links,
+            time: Duration::from_secs_f64(self.seconds.max(0.1)),
+            rounds: self.rounds,
+            limit: self.limit,
+            placements: self.placement,
+            nics: self.nic,
+            json: self.json,
+            write_config: self.write_config,
+        })?;
+        Ok(u8::from(!complete))
+    }
+}

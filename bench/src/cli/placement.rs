@@ -1,5 +1,6 @@
 //! `mpxdp-bench placement`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,9 +8,10 @@ use clap::Args;
 use mpxdp_bench::Result;
 use mpxdp_bench::document::Target;
 use mpxdp_bench::placement::{self, Options};
-use mpxdp_bench::trial::Receiver;
+use mpxdp_bench::trial::{Hosts, Receiver};
 
 use super::seconds;
+use super::throughput::resolved;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -37,10 +39,17 @@ pub(super) struct Arguments {
     /// Measure this placement only, `napi=0 worker=1 reader=1` for instance; may be repeated.
     #[arg(long, value_name = "TEXT")]
     placement: Vec<String>,
-    /// Real NICs, each by an option of its own: list the placements for them, or with --placement move
-    /// their processing there until SIGINT or SIGTERM. Nothing is measured then.
-    #[arg(long, value_name = "IF")]
+    /// A real NIC instead of a lab; may be repeated. With --listen and --sender the placements are
+    /// measured on it. Without these they are listed, or with --placement the NIC's processing is moved
+    /// there until SIGINT or SIGTERM.
+    #[arg(long, value_name = "IF", conflicts_with_all = ["mtu", "links", "name"])]
     nic: Vec<String>,
+    /// With --nic: the address of the NIC that receivers listen on.
+    #[arg(long, value_name = "ADDR:PORT", requires = "nic", requires = "sender")]
+    listen: Option<SocketAddr>,
+    /// With --nic: where `mpxdp-bench sender --serve` waits on the other host.
+    #[arg(long, value_name = "HOST:PORT", requires = "nic", requires = "listen")]
+    sender: Option<String>,
     /// Write one JSON document to a file or (-) standard output.
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
@@ -55,6 +64,12 @@ pub(super) struct Arguments {
 impl Arguments {
     /// Runs the benchmark and returns the exit code.
     pub(super) fn run(self) -> Result<u8> {
+        let (nics, hosts) = match (self.listen, self.sender) {
+            (Some(listen), Some(sender)) => {
+                (Vec::new(), Some(Hosts { nics: self.nic, listen, sender: resolved(&sender)? }))
+            }
+            _ => (self.nic, None),
+        };
         let complete = placement::run(&Options {
             name: self.name,
             receivers: self.receivers,
@@ -65,7 +80,8 @@ impl Arguments {
             rounds: self.rounds,
             limit: self.limit,
             placements: self.placement,
-            nics: self.nic,
+            nics,
+            hosts,
             json: self.json,
             write_config: self.write_config,
         })?;

@@ -90,7 +90,7 @@ impl Arguments {
 }
 
 /// The first address of a host and port.
-fn resolved(text: &str) -> Result<SocketAddr> {
+pub(super) fn resolved(text: &str) -> Result<SocketAddr> {
     let failed = |why: &dyn std::fmt::Display| Error::Usage(format!("--sender {text}: {why}"));
     let mut addresses = text.to_socket_addrs().map_err(|error| failed(&error))?;
     addresses.next().ok_or_else(|| failed(&"it has no address"))

@@ -6,10 +6,11 @@ use crate::measure::Spread;
 use crate::trial::Place;
 
 /// What limited a placement over all its rounds, by the median load of each stage; none without
-/// rounds.
+/// rounds. `sender_here`: whether the sender is on this machine.
 #[must_use]
-pub fn bottleneck(rounds: &[Round], place: &Place) -> Option<Bottleneck> {
-    let each: Vec<Vec<Load>> = rounds.iter().map(|round| loads(round, place)).collect();
+pub fn bottleneck(rounds: &[Round], place: &Place, sender_here: bool) -> Option<Bottleneck> {
+    let each: Vec<Vec<Load>> =
+        rounds.iter().map(|round| loads(round, place, sender_here)).collect();
     let stages = [Stage::Sender, Stage::NicProcessing, Stage::Worker, Stage::Reader];
     let median = |stage| {
         let all = || each.iter().flatten().filter(move |load: &&Load| load.stage == stage);
@@ -18,7 +19,10 @@ pub fn bottleneck(rounds: &[Round], place: &Place) -> Option<Bottleneck> {
     };
     let loads: Vec<Load> = stages.into_iter().filter_map(median).collect();
     // Of the sender's CPU only what was done for the receiver is known.
-    let cpus = loads.iter().flat_map(|load| &load.cpus).filter(|&&cpu| cpu != place.sender);
+    let cpus = loads
+        .iter()
+        .flat_map(|load| &load.cpus)
+        .filter(|&&cpu| !sender_here || cpu != place.sender);
     let totals: Vec<(usize, f64)> = cpus
         .filter_map(|&cpu| {
             let of = rounds.iter().map(|round| total(round, cpu));
@@ -35,7 +39,7 @@ fn total(round: &Round, cpu: usize) -> f64 {
 }
 
 /// How busy each stage was in a round, and where it ran.
-fn loads(round: &Round, place: &Place) -> Vec<Load> {
+fn loads(round: &Round, place: &Place, sender_here: bool) -> Vec<Load> {
     let busy = &round.busy;
     let mut loads = Vec::new();
     let mut add = |stage, cpus: &[usize], busy: f64| {
@@ -46,7 +50,8 @@ fn loads(round: &Round, place: &Place) -> Vec<Load> {
     if let Some(sender) = busy.sender {
         // The scheduler books softirqs to the thread that they interrupt.
         let own = if on_sender { sender - softirqs } else { sender };
-        add(Stage::Sender, &[place.sender], own.max(0.0));
+        let cpus = if sender_here { &[place.sender][..] } else { &[] };
+        add(Stage::Sender, cpus, own.max(0.0));
     }
     match (&place.napi, busy.nic_processing) {
         (None, _) => add(Stage::NicProcessing, &[place.sender], softirqs),
@@ -97,7 +102,7 @@ mod tests {
     }
 
     fn busy_of(round: &Round, place: &Place, stage: Stage) -> f64 {
-        let loads = loads(round, place);
+        let loads = loads(round, place, true);
         loads.into_iter().find(|load| load.stage == stage).map_or(f64::NAN, |load| load.busy)
     }
 
@@ -108,7 +113,7 @@ mod tests {
         let place = place("sender=0 napi=sender worker=1 reader=1");
         assert!((busy_of(&round, &place, Stage::NicProcessing) - 0.4).abs() < 1e-9);
         assert!((busy_of(&round, &place, Stage::Sender) - 0.58).abs() < 1e-9);
-        let found = bottleneck(&[round], &place).expect("a round");
+        let found = bottleneck(&[round], &place, true).expect("a round");
         assert_eq!(found.limit, Limit::SharedCpu(0));
     }
 
@@ -124,7 +129,7 @@ mod tests {
         let busy = Busy { nic_processing: Some(0.97), ..Busy::default() };
         let round = round(busy, &[(1, 1.0)]);
         let place = place("napi=1 worker=2 reader=3");
-        let found = bottleneck(&[round], &place).expect("a round");
+        let found = bottleneck(&[round], &place, true).expect("a round");
         assert_eq!(found.limit, Limit::Stage(Stage::NicProcessing));
     }
 
@@ -144,9 +149,21 @@ mod tests {
     fn rounds_are_judged_by_their_median() {
         let one = |reader| round(Busy { reader: Some(reader), ..Busy::default() }, &[]);
         let place = place("napi=2 worker=1 reader=3");
-        let found = bottleneck(&[one(0.95), one(0.2), one(0.97)], &place).expect("rounds");
+        let found = bottleneck(&[one(0.95), one(0.2), one(0.97)], &place, true).expect("rounds");
         assert_eq!(found.limit, Limit::Stage(Stage::Reader));
         assert_eq!(found.cpus[0].busy, 0.95);
-        assert_eq!(bottleneck(&[], &place), None);
+        assert_eq!(bottleneck(&[], &place, true), None);
+    }
+
+    #[test]
+    fn a_sender_on_another_host_has_none_of_our_cpus() {
+        let busy = Busy { sender: Some(0.99), reader: Some(0.5), ..Busy::default() };
+        let round = round(busy, &[(0, 1.0)]);
+        let place = place("sender=0 napi=0 worker=1 reader=1");
+        let found = bottleneck(&[round], &place, false).expect("a round");
+        assert_eq!(found.limit, Limit::Stage(Stage::Sender));
+        let cpus: Vec<usize> = found.cpus.iter().map(|load| load.cpu).collect();
+        assert_eq!(cpus, [0, 1]);
+        assert_eq!(found.cpus[0].total, Some(0.5));
     }
 }

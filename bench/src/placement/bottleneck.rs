@@ -50,7 +50,8 @@ impl Stage {
 pub struct Load {
     /// The stage.
     pub stage: Stage,
-    /// Its CPUs. The load is taken to be spread over them evenly.
+    /// Its CPUs. The load is taken to be spread over them evenly. None: it is on another host, on a CPU
+    /// of its own.
     pub cpus: Vec<usize>,
     /// CPUs kept busy.
     pub busy: f64,
@@ -130,8 +131,13 @@ impl Bottleneck {
             .collect();
         cpus.sort_by(|a, b| b.busy.total_cmp(&a.busy));
         let fullest = cpus.first()?;
+        let elsewhere = loads.iter().filter(|load| load.cpus.is_empty());
+        let elsewhere = elsewhere.max_by(|a, b| a.busy.total_cmp(&b.busy));
         let full_of_others = cpus.iter().find(|load| load.total.is_some_and(|busy| busy >= FULL));
         let limit = match fullest.shares.first() {
+            _ if elsewhere.is_some_and(|load| load.busy >= FULL.max(fullest.busy)) => {
+                Limit::Stage(elsewhere?.stage)
+            }
             _ if fullest.busy < FULL => {
                 full_of_others.map_or(Limit::NoCpu, |load| Limit::OthersOnCpu(load.cpu))
             }
@@ -282,5 +288,18 @@ mod tests {
         assert_eq!(found.limit, Limit::Stage(Stage::Worker));
         let found = Bottleneck::find(&loads[..1], &[(0, 0.4)]).expect("there are loads");
         assert_eq!(found.limit, Limit::NoCpu);
+    }
+
+    #[test]
+    fn a_sender_on_another_host_limits_if_it_is_the_fullest() {
+        let remote = |busy| load(Stage::Sender, &[], busy);
+        let find = |sender, worker| {
+            Bottleneck::find(&[remote(sender), load(Stage::Worker, &[1], worker)], &[])
+        };
+        let limit = |sender, worker| find(sender, worker).map(|found| found.limit);
+        assert_eq!(limit(0.97, 0.6), Some(Limit::Stage(Stage::Sender)));
+        assert_eq!(limit(0.93, 0.97), Some(Limit::Stage(Stage::Worker)));
+        assert_eq!(limit(0.7, 0.6), Some(Limit::NoCpu));
+        assert_eq!(find(0.97, 0.6).map(|found| found.cpus.len()), Some(1));
     }
 }

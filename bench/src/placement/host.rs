@@ -1,6 +1,6 @@
 //! Real NICs: what they could be placed like, and holding one such placement while the user measures.
 //!
-//! A sender on the same machine would say nothing about a real NIC, so nothing is measured here.
+//! Nothing is measured here; that takes a sender on another host.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,6 +15,10 @@ use super::realise::realise;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::topology::Topology;
+
+/// What to say if it runs.
+pub(super) const IRQBALANCE: &str = "irqbalance runs and may move the interrupts away again: stop it \
+    meanwhile (systemctl stop irqbalance)";
 
 /// How often to look for a signal.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -85,10 +89,7 @@ pub fn hold(
         return Err(wrong(&why));
     }
     if irqbalance_runs(&roots) {
-        eprintln!(
-            "mpxdp-bench: irqbalance runs and may move the interrupts away again: stop it meanwhile \
-             (systemctl stop irqbalance)"
-        );
+        eprintln!("mpxdp-bench: {IRQBALANCE}");
     }
     let mut held = Hold::new(roots)?;
     for nic in nics {
@@ -109,7 +110,8 @@ pub fn hold(
 }
 
 /// The NUMA node that a NIC is attached to, if the machine tells.
-fn numa_node(roots: &Roots, nic: &str) -> Option<usize> {
+#[must_use]
+pub fn numa_node(roots: &Roots, nic: &str) -> Option<usize> {
     let device = roots.sys.join("class/net").join(nic).join("device");
     // A virtio NIC is a device on a PCI device, which has it.
     let device = fs::canonicalize(device).ok()?;

@@ -7,8 +7,7 @@
 //!
 //! In the lab, NIC processing is placed by `threaded` NAPI of the lab's own interfaces, which go with
 //! it. For real NICs that the user names, [`nic`] moves interrupts and puts them back, and [`host`]
-//! lists the placements and holds one; the sender is on another machine then, and so nothing is
-//! measured here.
+//! lists the placements and holds one. With a sender on another host the sweep runs over them too.
 
 pub mod analysis;
 pub mod bottleneck;
@@ -27,13 +26,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::config::ConfigFile;
-use self::nic::{Hold, Roots};
+use self::nic::{Hold, Roots, irqbalance_runs};
 use crate::document::{self, Document, Target};
 use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
 use crate::lab;
 use crate::topology::Topology;
-use crate::trial::{MAX_SUBFLOWS, Programs, Receiver};
+use crate::trial::{Hosts, MAX_SUBFLOWS, Programs, Receiver};
 
 /// What the benchmark is to do.
 #[derive(Clone, Debug)]
@@ -56,9 +55,11 @@ pub struct Options {
     pub limit: usize,
     /// Only these placements, if there are any.
     pub placements: Vec<String>,
-    /// Real NICs: instead of measuring in a lab, list the placements for them, or hold the one that is
-    /// given until a signal comes.
+    /// Real NICs without a sender: instead of measuring, list the placements for them, or hold the one
+    /// that is given until a signal comes.
     pub nics: Vec<String>,
+    /// Measure between two hosts instead of in a lab; the lab's name, links and MTUs say nothing then.
+    pub hosts: Option<Hosts>,
     /// Where the document goes, if anywhere.
     pub json: Option<Target>,
     /// The configuration that the recommended placement of mpxdp goes into, if any.
@@ -66,8 +67,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// Links of the lab.
+    /// Links of the lab, or between the hosts.
     fn links(&self) -> u32 {
+        if let Some(hosts) = &self.hosts {
+            return u32::try_from(hosts.nics.len()).unwrap_or(u32::MAX);
+        }
         let several = self.subflows.iter().any(|&subflows| subflows > 1);
         self.links.unwrap_or(if several { 2 } else { 1 })
     }
@@ -85,6 +89,9 @@ impl Options {
         }
         if let Some(n) = self.subflows.iter().find(|n| !(1..=MAX_SUBFLOWS).contains(*n)) {
             return usage(&format!("--subflows {n}: from 1 to {MAX_SUBFLOWS}"));
+        }
+        if let Some(hosts) = &self.hosts {
+            hosts.check()?;
         }
         if !self.nics.is_empty() {
             if self.json.is_some() || self.write_config.is_some() {
@@ -118,12 +125,15 @@ pub fn run(options: &Options) -> Result<bool> {
     let config = options.write_config.as_deref().map(ConfigFile::open).transpose()?;
     let mut json = options.json.as_ref().map(Target::open).transpose()?;
     lab::privilege()?;
+    if options.hosts.is_some() && irqbalance_runs(&Roots::default()) {
+        eprintln!("mpxdp-bench: {}", host::IRQBALANCE);
+    }
     // What a run that was killed has moved on real NICs is put back by whatever run is next.
     drop(Hold::new(Roots::default())?);
     let interrupt = Interrupt::install()?;
     let programs = Programs::find()?;
 
-    let mut document = Document { remarks: remarks(), ..Document::new() };
+    let mut document = Document { remarks: remarks(options), ..Document::new() };
     let complete = sweep::run(options, &plans, &programs, &interrupt, &mut document)?;
     document.recommendations = sweep::recommendations(&document.results);
     eprint!("{}", table::render(&document, &topology));
@@ -169,17 +179,20 @@ fn write_config(config: ConfigFile, document: &Document) -> Result<()> {
     Ok(())
 }
 
-fn remarks() -> Vec<String> {
-    [
+fn remarks(options: &Options) -> Vec<String> {
+    let processing = if options.hosts.is_some() {
+        "NIC processing is where the interrupts of the NIC's receive queues were moved to (napi=CPUS), \
+         as softirq time of those CPUs. Threads of NAPI (threaded) are moved too, but their time is \
+         not counted as NIC processing."
+    } else {
         "NIC processing is that of the lab's interfaces, in kernel threads that are pinned (napi=CPU), \
          or in the sender's context, as veth does by itself (napi=sender). Where there are too few \
-         CPUs, the sender shares one with the receiver, which a NIC would not.",
-        "What limits: the stage whose CPU is full (90 % and more), by the median over the rounds. CPU \
-         time is that of the threads; NIC processing without threads is the softirq time of its CPU, \
-         which the kernel may count by clock ticks. A worker that spins counts as idle.",
-    ]
-    .map(ToOwned::to_owned)
-    .to_vec()
+         CPUs, the sender shares one with the receiver, which a NIC would not."
+    };
+    let limits = "What limits: the stage whose CPU is full (90 % and more), by the median over the \
+         rounds. CPU time is that of the threads; NIC processing without threads is the softirq time \
+         of its CPU, which the kernel may count by clock ticks. A worker that spins counts as idle.";
+    vec![processing.into(), limits.into()]
 }
 
 #[cfg(test)]
@@ -198,6 +211,7 @@ mod tests {
             limit: 1,
             placements: Vec::new(),
             nics: Vec::new(),
+            hosts: None,
             json: None,
             write_config: None,
         }

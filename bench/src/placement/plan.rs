@@ -57,6 +57,20 @@ pub struct Wishes<'a> {
     pub limit: usize,
     /// Only these placements, if there are any.
     pub only: &'a [String],
+    /// Where the sender is.
+    pub sender: SenderAt,
+}
+
+/// Where the sender is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SenderAt {
+    /// On this machine, in a lab: it has a CPU here.
+    Here,
+    /// On another host, and the NIC at a NUMA node of this one, if that is known.
+    Elsewhere {
+        /// The NUMA node.
+        nic_node: Option<usize>,
+    },
 }
 
 /// The placements of one MTU.
@@ -86,7 +100,7 @@ impl Plan {
                     plan.add_classes(wishes, receiver, subflows, mtu, topology);
                 } else {
                     for text in wishes.only {
-                        let item = named(text, receiver, subflows, topology)?;
+                        let item = named(text, receiver, subflows, wishes.sender, topology)?;
                         // Texts may differ in nothing that this receiver has.
                         if !plan.items.contains(&item) {
                             plan.items.push(item);
@@ -112,11 +126,18 @@ impl Plan {
         let what = conditions(receiver, mtu, subflows);
         let mut count = 0;
         for class in Class::all(with_worker, links) {
-            let reason = match realise(&class, links, topology, None) {
+            let near = match wishes.sender {
+                SenderAt::Here => None,
+                SenderAt::Elsewhere { nic_node } => nic_node,
+            };
+            let reason = match realise(&class, links, topology, near) {
                 Ok(_) if count == wishes.limit => format!("beyond --limit {}", wishes.limit),
                 Ok(seats) => {
                     count += 1;
-                    let place = in_lab(&seats, topology);
+                    let place = match wishes.sender {
+                        SenderAt::Here => in_lab(&seats, topology),
+                        SenderAt::Elsewhere { .. } => on_host(&seats),
+                    };
                     self.items.push(Item { receiver, subflows, place, class });
                     continue;
                 }
@@ -140,10 +161,34 @@ fn in_lab(seats: &Seats, topology: &Topology) -> Place {
     }
 }
 
+/// A placement for a sender on another host, whose own CPU says nothing here.
+fn on_host(seats: &Seats) -> Place {
+    let list = |cpus: &[usize]| cpus.iter().copied().collect::<CpuList>();
+    Place {
+        sender: seats.reader,
+        napi: Some(list(&seats.nic)),
+        workers: list(&seats.workers),
+        reader: seats.reader,
+    }
+}
+
 /// A placement that the user wrote.
-fn named(text: &str, receiver: Receiver, subflows: u32, topology: &Topology) -> Result<Item> {
+fn named(
+    text: &str,
+    receiver: Receiver,
+    subflows: u32,
+    sender: SenderAt,
+    topology: &Topology,
+) -> Result<Item> {
     let cpus: Vec<usize> = topology.cpus().iter().map(|cpu| cpu.number).collect();
     let place = Place::parse(text, &cpus)?.of(receiver);
+    let elsewhere = sender != SenderAt::Here;
+    if elsewhere && (place.napi.is_none() || text.contains("sender")) {
+        return Err(Error::Usage(format!(
+            "--placement {text:?}: with a sender on another host it has to say on which CPUs NIC \
+             processing is to run, and nothing of the sender: \"napi=0 worker=1 reader=1\""
+        )));
+    }
     let nic = place.napi.as_ref().and_then(|cpus| cpus.as_slice().first().copied());
     let nic = nic.unwrap_or(place.sender);
     let relation = |one: usize, other: usize| {
@@ -178,7 +223,7 @@ mod tests {
     use crate::topology::fabricated::Machine;
 
     fn wishes<'a>(receivers: &'a [Receiver], subflows: &'a [u32]) -> Wishes<'a> {
-        Wishes { receivers, subflows, links: 2, limit: 100, only: &[] }
+        Wishes { receivers, subflows, links: 2, limit: 100, only: &[], sender: SenderAt::Here }
     }
 
     fn texts(plan: &Plan) -> Vec<String> {
@@ -277,11 +322,31 @@ mod tests {
     #[test]
     fn a_scenario_by_name_is_seen_to_be_one() {
         let topology = Machine::small(2).topology(None);
-        let item = |text| named(text, Receiver::Mpxdp, 2, &topology).expect("a placement");
+        let item =
+            |text| named(text, Receiver::Mpxdp, 2, SenderAt::Here, &topology).expect("a placement");
         let scenario = |text| item(text).scenario().map(u8::from);
         assert_eq!(scenario("napi=1 worker=1 reader=1"), Some(2));
         assert_eq!(scenario("napi=sender worker=1 reader=1"), Some(4));
         assert_eq!(scenario("napi=1 worker=1 reader=0"), None);
         assert_eq!(item("napi=0,1 worker=0,1 reader=1").class.shape, Shape::Spread);
+    }
+
+    #[test]
+    fn with_a_sender_elsewhere_all_cpus_are_the_receivers() {
+        let topology = Machine::two_socket_smt(2).topology(None);
+        let sender = SenderAt::Elsewhere { nic_node: Some(1) };
+        let wishes = Wishes { sender, limit: 2, ..wishes(&[Receiver::Mpxdp], &[1]) };
+        let plan = Plan::new(&wishes, 9000, &topology).expect("a plan");
+        assert_eq!(
+            texts(&plan),
+            [
+                "mpxdp, MTU 1500, 1 subflow, napi=2 worker=2 reader=2",
+                "mpxdp, MTU 1500, 1 subflow, napi=3 worker=2 reader=2",
+            ]
+        );
+        for text in ["worker=1", "napi=sender worker=1", "sender=0 napi=1 worker=1"] {
+            let error = named(text, Receiver::Mpxdp, 1, sender, &topology).expect_err(text);
+            assert_eq!(error.exit_code(), 2, "{error}");
+        }
     }
 }

@@ -6,7 +6,9 @@ use mpxdp::Placement;
 
 use super::Options;
 use super::analysis;
-use super::plan::{Item, Plan, Wishes, relations};
+use super::host::numa_node;
+use super::nic::{Hold, Roots};
+use super::plan::{Item, Plan, SenderAt, Wishes, relations};
 use super::recommend::{Candidate, choose, robust};
 use crate::document::{Document, NotRun, Placed, Recommendation, Round, Row};
 use crate::error::{Error, Result};
@@ -31,7 +33,13 @@ fn expected(options: &Options) -> Duration {
 
 /// What is to be measured, for each MTU.
 pub(super) fn plans(options: &Options, topology: &Topology) -> Result<Vec<(u32, Plan)>> {
+    let sender = options.hosts.as_ref().map_or(SenderAt::Here, |hosts| {
+        let roots = Roots::default();
+        let nic_node = hosts.nics.iter().find_map(|nic| numa_node(&roots, nic));
+        SenderAt::Elsewhere { nic_node }
+    });
     let wishes = Wishes {
+        sender,
         receivers: &options.receivers,
         subflows: &options.subflows,
         links: options.links(),
@@ -39,7 +47,10 @@ pub(super) fn plans(options: &Options, topology: &Topology) -> Result<Vec<(u32, 
         only: &options.placements,
     };
     let plan = |&mtu| Ok((mtu, Plan::new(&wishes, mtu, topology)?));
-    options.mtus.iter().map(plan).collect()
+    match &options.hosts {
+        Some(hosts) => [hosts.mtu()].iter().map(plan).collect(),
+        None => options.mtus.iter().map(plan).collect(),
+    }
 }
 
 /// Measures all of it and fills the document. True if nothing failed. An interrupt ends it early, with
@@ -142,14 +153,14 @@ impl<'a> Seat<'a> {
             nic_reader,
             nic_worker,
             worker_reader,
-            sender_cpu: Some(place.sender),
-            bottleneck: analysis::bottleneck(&rounds, place),
+            sender_cpu: options.hosts.is_none().then_some(place.sender),
+            bottleneck: analysis::bottleneck(&rounds, place, options.hosts.is_none()),
         };
         Row { placed: Some(placed), ..row.with_rounds(rounds) }
     }
 }
 
-/// All rounds at one MTU, in a lab of its own, which goes with the last.
+/// All rounds at one MTU: between the hosts, or in a lab of its own, which goes with the last.
 fn one_mtu(
     options: &Options,
     mtu: u32,
@@ -160,6 +171,19 @@ fn one_mtu(
     document: &mut Document,
 ) -> Result<()> {
     interrupt.check()?;
+    if let Some(hosts) = &options.hosts {
+        let mut bench = Bench::between_hosts(hosts, programs, interrupt);
+        document.environment.nics = bench.nics();
+        let mut held = Hold::new(Roots::default())?;
+        let result = rounds(options, seats, interrupt, progress, |trial| {
+            if let Some(cpus) = &trial.place.napi {
+                hosts.nics.iter().try_for_each(|nic| held.place(nic, cpus))?;
+            }
+            bench.measure(trial)
+        });
+        held.restore()?;
+        return result;
+    }
     let lab = Lab::builder()
         .name(&options.name)
         .links(options.links())
@@ -168,16 +192,31 @@ fn one_mtu(
         .up()?;
     let mut bench = Bench::new(&lab, programs, interrupt);
     document.environment.nics = bench.nics();
+    let result = rounds(options, seats, interrupt, progress, |trial| bench.measure(trial));
+    lab.remove()?;
+    result
+}
+
+/// Measures all that have not failed, in turns.
+fn rounds(
+    options: &Options,
+    seats: &mut [Seat<'_>],
+    interrupt: &Interrupt,
+    progress: &Progress,
+    mut measure: impl FnMut(&Trial) -> Result<Outcome>,
+) -> Result<()> {
     let indices: Vec<usize> = (0..seats.len()).collect();
-    let result = (0..options.rounds).try_for_each(|round| {
+    for round in 0..options.rounds {
         for index in order(&indices, round) {
             let seat = &mut seats[index];
             if seat.failure.is_some() {
                 progress.did(expected(options));
                 continue;
             }
-            progress.says(format!("round {}: {}", round + 1, seat.item.describe(mtu)));
-            match bench.measure(&seat.trial(options)) {
+            let Item { receiver, subflows, place, .. } = seat.item;
+            let what = format!("{}, subflows {subflows}, {place}", receiver.name());
+            progress.says(format!("round {}: {what}", round + 1));
+            match measure(&seat.trial(options)) {
                 Ok(outcome) => seat.outcomes.push(outcome),
                 // It says something about that placement only: a starved thread, for instance.
                 Err(Error::Failed(why)) if !interrupt.is_set() => seat.failure = Some(why),
@@ -186,10 +225,8 @@ fn one_mtu(
             }
             progress.did(expected(options));
         }
-        Ok(())
-    });
-    lab.remove()?;
-    result
+    }
+    Ok(())
 }
 
 /// Whether two rows are measurements of the same receiver under the same conditions.

@@ -254,6 +254,39 @@ fn processing_that_is_held_is_put_back_after_a_signal_and_after_a_kill() {
     assert!(back(&pinned), "{last}");
 }
 
+/// As between two hosts, with an interface whose processing is in threads for a NIC.
+#[test]
+fn a_sweep_from_a_sender_on_another_host() {
+    let Some(rig) = Rig::new(Lab::builder().mtu(9000)) else { return };
+    mpxdp();
+    rig.lab.interface_setting(Side::Receiver, "rcv0/threaded", "1").expect("set");
+    let serve = "10.77.0.1:4999";
+    let mut command = rig.lab.command(Side::Sender, BENCH);
+    let mut sender = Running::start("sender", command.args(["sender", "--serve", serve]), &[])
+        .expect("it starts");
+    sender.wait_for("serving at", LIMIT, &Interrupt::never()).expect("it serves");
+    let mut command = rig.lab.command(Side::Receiver, BENCH);
+    command.args(["placement", "--nic", "rcv0", "--listen", "10.77.0.2:5000", "--sender", serve]);
+    command.args(["--receivers", "mpxdp,kernel-tcp", "--subflows", "1", "--limit", "1"]);
+    command.args(["--seconds", "0.2", "--rounds", "1", "--json", "-"]);
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let document = document(&output);
+    let [mpxdp, kernel] = &document.results[..] else { panic!("two rows: {said}") };
+    for row in [mpxdp, kernel] {
+        assert_eq!((row.mtu, row.links), (9000, 1), "{row:#?}");
+        assert!(row.placement.starts_with("napi="), "{row:#?}");
+        let placed = row.placed.as_ref().expect("a placement");
+        assert_eq!(placed.sender_cpu, None, "it is on no CPU of ours");
+        let shares = placed.bottleneck.iter().flat_map(|found| &found.cpus);
+        assert!(shares.flat_map(|load| &load.shares).all(|share| share.stage.name() != "sender"));
+    }
+    sender.signal(Signal::SIGTERM).expect("it runs");
+    sender.wait(LIMIT, &Interrupt::never()).expect("it ends");
+    rig.assert_detached();
+}
+
 #[test]
 fn wrong_usage_is_one_line_before_anything_is_made() {
     for (arguments, named) in [

@@ -3,8 +3,8 @@
 mod front_end;
 mod latency;
 mod pipeline;
-mod report;
 mod placement;
+mod report;
 mod throughput;
 
 use std::io::{self, Write};

@@ -9,6 +9,8 @@ pub(crate) enum Error {
     /// Something that this machine cannot have: a package, a new enough qemu, a privilege. What
     /// needs it is reported as not run.
     Missing(String),
+    /// A command line that makes no sense.
+    Usage(String),
     /// Anything else.
     Failed(String),
 }
@@ -26,7 +28,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(what) | Self::Failed(what) => f.write_str(what),
+            Self::Missing(what) | Self::Usage(what) | Self::Failed(what) => f.write_str(what),
         }
     }
 }

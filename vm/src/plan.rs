@@ -165,6 +165,16 @@ impl Kernel {
             Self::Unstable => "sid",
         }
     }
+
+    /// Whether its AF_XDP sockets take packets of several buffers, as they do since Linux 6.6.
+    pub(crate) const fn takes_several_buffers(self) -> bool {
+        !matches!(self, Self::Bookworm)
+    }
+
+    /// Whether it says which AF_XDP sockets there are. Debian 12's is built without it.
+    pub(crate) const fn tells_sockets(self) -> bool {
+        !matches!(self, Self::Bookworm)
+    }
 }
 
 impl Nic {
@@ -230,9 +240,9 @@ impl Check {
     /// How long it may take before the guest counts as hung. The guest's own limits are shorter.
     pub(crate) const fn limit(&self) -> Duration {
         match self {
-            Self::Transfer(_) => Duration::from_secs(180),
-            Self::Kill(_) => Duration::from_secs(300),
-            Self::Queues(..) | Self::Bpf => Duration::from_secs(500),
+            Self::Transfer(_) => Duration::from_secs(240),
+            Self::Kill(_) => Duration::from_secs(420),
+            Self::Queues(..) | Self::Bpf => Duration::from_secs(600),
         }
     }
 }

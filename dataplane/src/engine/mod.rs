@@ -189,10 +189,11 @@ impl Engine {
     }
 
     /// The ports, their counters and where their frames are: the workers are asked, each for up
-    /// to a tenth of a second.
+    /// to a second. On a machine with too much to do, one that slept has been seen to need more
+    /// than a tenth of that.
     #[must_use]
     pub fn ports(&self) -> Vec<PortReport> {
-        const PATIENCE: Duration = Duration::from_millis(100);
+        const PATIENCE: Duration = Duration::from_secs(1);
 
         let ask = |(handle, _): &(Arc<Handle>, JoinHandle<()>)| {
             let (to, reports) = crossbeam_channel::bounded(1);

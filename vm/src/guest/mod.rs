@@ -55,7 +55,7 @@ fn run() -> Result<()> {
         let verdict = match run_check(check, &network) {
             Ok(note) => Verdict::Passed(note),
             Err(Error::Missing(why)) => Verdict::NotRun(why),
-            Err(Error::Failed(why)) => Verdict::Failed(why),
+            Err(Error::Failed(why) | Error::Usage(why)) => Verdict::Failed(why),
         };
         eprintln!("init: {verdict:?}");
         host.tell(&Message::Done { check: index, verdict });
@@ -69,7 +69,7 @@ fn run_check(check: &Check, network: &Network) -> Result<String> {
         Check::Transfer(transfer) => transfer::run(transfer, network),
         Check::Kill(transfer) => transfer::after_kill(transfer, network),
         Check::Queues(transfer, queues) => transfer::with_queues(transfer, network, queues),
-        Check::Bpf => bpf::run(),
+        Check::Bpf => bpf::run(network.guest.kernel),
     }
 }
 

@@ -13,10 +13,10 @@ use super::command::Running;
 use super::network::{Configured, End, LINKS, Network, start_at_peer};
 use super::receiver::{self, Connection, Frames, Kernel, Port, Report};
 use crate::error::{Context, Error, Result};
-use crate::plan::{Outcome, SENDER_BUILD, Transfer};
+use crate::plan::{self, Outcome, SENDER_BUILD, Transfer};
 
 /// How long a transfer may take, on an emulated machine.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// What the sender reports.
 #[derive(Debug, Deserialize)]
@@ -36,7 +36,7 @@ pub(super) fn run(transfer: &Transfer, network: &Network) -> Result<String> {
     let queues = network.guest.queues;
     network.configured(transfer, |configured| match transfer.outcome {
         Outcome::Refused(code, words) => refused(transfer, configured, code, words),
-        _ => received(transfer, configured, queues),
+        _ => received(transfer, configured, network, queues),
     })
 }
 
@@ -51,7 +51,7 @@ pub(super) fn after_kill(transfer: &Transfer, network: &Network) -> Result<Strin
         receiver::wait_for_data(1 << 16, LIMIT)?;
         // Dropping ends both by SIGKILL; the sender first would end the stream.
         drop(first);
-        let result = received(transfer, configured, queues);
+        let result = received(transfer, configured, network, queues);
         drop(sender);
         result
     })
@@ -66,7 +66,7 @@ pub(super) fn with_queues(
     network.configured(transfer, |configured| {
         let run = |&queues: &u32| {
             network.set_queues(queues)?;
-            let note = received(transfer, configured, queues)
+            let note = received(transfer, configured, network, queues)
                 .map_err(|error| Error::failed(format!("with {queues} queues: {error}")))?;
             Ok(format!("{queues}: {note}"))
         };
@@ -88,7 +88,12 @@ fn refused(transfer: &Transfer, configured: &Configured, code: u8, words: &str) 
     Ok(said.to_owned())
 }
 
-fn received(transfer: &Transfer, configured: &Configured, queues: u32) -> Result<String> {
+fn received(
+    transfer: &Transfer,
+    configured: &Configured,
+    network: &Network,
+    queues: u32,
+) -> Result<String> {
     let running = receiver::listening(transfer.build, transfer.mode, configured.target())?;
     let kernel: Vec<Kernel> =
         (0..LINKS).map(|link| Kernel::about(&End::Receiver.nic(link))).collect::<Result<_>>()?;
@@ -97,7 +102,7 @@ fn received(transfer: &Transfer, configured: &Configured, queues: u32) -> Result
         .context(|| format!("the sender said: {}", sent.stderr.trim_end()))?;
     let report = receiver::stop(running)
         .map_err(|error| Error::failed(format!("{error}\nthe sender: {sent:?}")))?;
-    check_modes(transfer, &report, &kernel, queues)?;
+    check_modes(transfer, &report, &kernel, network.guest.kernel, queues)?;
     check_content(transfer, &report, &sent)?;
     if transfer.spread {
         check_spread(&report, queues)?;
@@ -133,14 +138,21 @@ pub(super) fn send(transfer: &Transfer, configured: &Configured) -> Result<Runni
 }
 
 /// What the report says of NICs and sockets is what was to come of it, and what the kernel says.
-fn check_modes(transfer: &Transfer, report: &Report, kernel: &[Kernel], queues: u32) -> Result<()> {
+fn check_modes(
+    transfer: &Transfer,
+    report: &Report,
+    kernel: &[Kernel],
+    release: plan::Kernel,
+    queues: u32,
+) -> Result<()> {
     let (mode, zero_copy) = match transfer.outcome {
         Outcome::ZeroCopy => ("native", true),
         Outcome::Copy => ("native", false),
         Outcome::Generic => ("generic", false),
         Outcome::Refused(..) => return Err(Error::failed("it was not refused")),
     };
-    let sockets = (0..queues).map(|queue| (queue, zero_copy)).collect();
+    let shown = if release.tells_sockets() { queues } else { 0 };
+    let sockets = (0..shown).map(|queue| (queue, zero_copy)).collect();
     let wanted = Kernel { mode: Some(mode), sockets };
     for (nic, kernel) in report.nics.iter().zip(kernel) {
         if *kernel != wanted {

@@ -78,7 +78,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("mpxdp-vm: {error}");
-            ExitCode::FAILURE
+            if matches!(error, Error::Usage(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -90,7 +90,8 @@ fn test(arguments: &TestArguments) -> Result<bool> {
     };
     let guests: Vec<&Guest> = GUESTS.iter().filter(|guest| asked(guest)).collect();
     if guests.is_empty() {
-        return Err(Error::failed("no guest has such a name; --list shows all"));
+        let names = arguments.guests.join(", ");
+        return Err(Error::Usage(format!("{names}: no guest has such a name; --list shows all")));
     }
     if arguments.list {
         for guest in guests {
@@ -114,7 +115,7 @@ fn test(arguments: &TestArguments) -> Result<bool> {
         let outcome = match runner.run(guest) {
             Ok(outcome) => outcome,
             Err(Error::Missing(why)) => Outcome::NotRun(why),
-            Err(Error::Failed(why)) => Outcome::Dead(why),
+            Err(Error::Failed(why) | Error::Usage(why)) => Outcome::Dead(why),
         };
         summary.add(guest, outcome, begun.elapsed());
     }

@@ -87,7 +87,10 @@ impl Summary {
             let seconds = took.as_secs().to_string();
             lines.push(cells(guest.name, kernel, counts.map(|count| count.to_string()), &seconds));
         }
-        lines.push(format!("\nGuests ran on {accelerator}."));
+        let ran = |(_, outcome, _): &(_, Outcome, _)| matches!(outcome, Outcome::Ran { .. });
+        if self.guests.iter().any(ran) {
+            lines.push(format!("\nGuests ran on {accelerator}."));
+        }
         let Count { passed, failed, not_run } = total;
         lines.push(format!("{passed} passed, {failed} failed, {not_run} skipped"));
         lines.join("\n")

@@ -45,7 +45,7 @@ object-update:
 
 # Guests with other kernels and with NICs that qemu models: `just vm-test --list`, `just vm-test igb`.
 vm-test *ARGS:
-    cargo run --quiet --profile checked --package mpxdp-vm -- test {{ARGS}}
+    cargo run --quiet --profile checked --bin mpxdp-vm -- test {{ARGS}}
 
 # Licences, sources and duplicate crates (needs cargo-deny).
 deny:

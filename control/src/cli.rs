@@ -46,6 +46,9 @@ Ending: SIGINT and SIGTERM reset the connections that are open, write the report
 signal ends at once. Our direction of a connection is closed only after everything was written, and
 for files also synced; if that fails, the connection is reset.
 
+Changes of the NICs have a line on stderr each. Addresses that come and go are announced and withdrawn;
+a NIC that is gone is given up, and with the last one the command ends with exit code 1.
+
 A peer that has said nothing for a minute is asked whether it is there. After another minute without
 an answer the subflow is given up, and with MPTCP the connection a minute later if none is left.
 

@@ -261,16 +261,39 @@ pub(crate) struct Nic {
     pub(crate) zero_copy: bool,
     pub(crate) queues: Vec<u32>,
     pub(crate) mtu: u32,
+    /// `up`, `no_carrier`, `down` or `gone`.
+    pub(crate) state: &'static str,
+    pub(crate) changes: u64,
     pub(crate) program_id: u32,
     pub(crate) counters: BTreeMap<&'static str, u64>,
 }
 
 impl From<NicReport> for Nic {
     fn from(nic: NicReport) -> Self {
-        let NicReport { name, mode, mode_reason, zero_copy, queues, mtu, program_id, counters } =
-            nic;
-        let counters = counters.into_iter().collect();
-        Self { name, mode, mode_reason, zero_copy, queues, mtu, program_id, counters }
+        let NicReport {
+            name,
+            mode,
+            mode_reason,
+            zero_copy,
+            queues,
+            mtu,
+            state,
+            changes,
+            program_id,
+            counters,
+        } = nic;
+        Self {
+            name,
+            mode,
+            mode_reason,
+            zero_copy,
+            queues,
+            mtu,
+            state: state.name(),
+            changes,
+            program_id,
+            counters: counters.into_iter().collect(),
+        }
     }
 }
 

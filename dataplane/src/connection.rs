@@ -1,5 +1,6 @@
 //! What workers and the application share of one connection.
 
+mod announcing;
 mod attention;
 #[cfg(test)]
 #[cfg(loom)]
@@ -21,6 +22,7 @@ use mpxdp_proto::seq::StreamOffset;
 use mpxdp_proto::subflow::FallbackReason;
 use mpxdp_proto::time::Instant as EngineTime;
 
+use self::announcing::Announcing;
 use self::subflows::Subflows;
 use crate::listener::Entrance;
 use crate::receive::{Failure, Ring};
@@ -41,6 +43,7 @@ pub(crate) struct Connection {
     /// Where it came in; keeps that steered to us for subflows that join.
     pub(crate) entrance: Arc<Entrance>,
     subflows: Subflows,
+    announcing: Announcing,
     /// By which subflows that join find it.
     token: Mutex<Option<TokenInUse>>,
     closed: AtomicU8,
@@ -61,6 +64,7 @@ impl Connection {
             ring,
             entrance,
             subflows: Subflows::new(first),
+            announcing: Announcing::new(),
             token: Mutex::new(None),
             closed: AtomicU8::new(0),
             established: Instant::now(),
@@ -102,21 +106,61 @@ impl Connection {
     }
 
     /// The identifier of the address and port that a join may come to: that of the first subflow,
-    /// or one that was announced.
+    /// or one that is announced.
     pub(crate) fn address_id(&self, to: SocketAddr) -> Option<AddressId> {
-        if to == self.local() {
+        if to == self.local() && self.announcing.knows(AddressId(0)) {
             return Some(AddressId(0));
         }
-        self.entrance.announced.iter().find(|known| known.at == to).map(|known| known.id)
+        self.entrance.announced().iter().find(|known| known.at == to).map(|known| known.id)
     }
 
     /// What is to be announced to the peer, in this order: it surely has a use for addresses of the
     /// family that it came by.
-    pub(crate) fn announced(&self) -> impl Iterator<Item = Announced> + '_ {
+    fn to_announce(&self) -> Vec<Announced> {
         let initial = self.local();
-        let further = self.entrance.announced.iter().filter(move |known| known.at != initial);
-        let same = move |known: &&Announced| known.at.is_ipv4() == initial.is_ipv4();
-        further.clone().filter(same).chain(further.filter(move |known| !same(known))).copied()
+        let mut further = self.entrance.announced();
+        if self.announcing.knows(AddressId(0)) {
+            further.retain(|known| known.at != initial);
+        }
+        further.sort_by_key(|known| known.at.is_ipv4() != initial.is_ipv4());
+        further
+    }
+
+    /// The next address to announce, by the subflow that asks: it says what came of it by one of
+    /// the next two.
+    pub(crate) fn next_to_announce(&self) -> Option<Announced> {
+        self.announcing.next(self.to_announce().into_iter())
+    }
+
+    /// The announcement of `id` was echoed, or given up.
+    pub(crate) fn announced(&self, id: AddressId) {
+        self.announcing.done(id);
+    }
+
+    /// The announcement of `id` could not be made.
+    pub(crate) fn not_announced(&self, id: AddressId) {
+        self.announcing.undone(id);
+    }
+
+    /// The identifiers of addresses that are ours no more, which the subflow that asks is to tell
+    /// the peer; what it cannot tell, it says by [`not_withdrawn`](Self::not_withdrawn).
+    pub(crate) fn take_withdrawn(&self) -> Vec<AddressId> {
+        let announced = self.entrance.announced();
+        self.announcing.take_gone(|id| match id {
+            AddressId(0) => self.entrance.is_local(self.local().ip()),
+            id => announced.iter().any(|known| known.id == id),
+        })
+    }
+
+    /// The peer could not be told that `id` is ours no more.
+    pub(crate) fn not_withdrawn(&self, id: AddressId) {
+        self.announcing.not_told(id);
+    }
+
+    /// Whether a subflow other than `me` lives at an address of ours.
+    pub(crate) fn lives_without(&self, me: &Record) -> bool {
+        self.subflows
+            .any(|record| !std::ptr::eq(record, me) && self.entrance.is_local(record.local()))
     }
 
     /// Takes a place for a subflow that joins, if there are fewer than `limit`.
@@ -133,8 +177,10 @@ impl Connection {
     /// yet join: then it says so.
     pub(crate) fn leave(&self, record: &Record, now: EngineTime) -> bool {
         if !self.subflows.leave(record, now) {
-            // What it acknowledged last may be lost, and it will not be asked again.
+            // What it acknowledged last may be lost, and it will not be asked again. And what it was
+            // announcing is another's to announce.
             self.subflows.ask(Wishes::ACK, |_| true);
+            self.subflows.ask(Wishes::ADDRESSES, |_| true);
             return false;
         }
         // Nobody else will look at what was asked of it.

@@ -160,6 +160,12 @@ pub enum Error {
         /// The panic's message.
         message: String,
     },
+    /// All NICs were deleted, or moved to other network namespaces.
+    #[error("{nics}: gone, and with it the last NIC; start again once there is one")]
+    NicsGone {
+        /// The NICs that there were.
+        nics: String,
+    },
     /// The engine was shut down.
     #[error("the engine was shut down")]
     Stopped,
@@ -187,6 +193,7 @@ impl Error {
             | Self::Table(_)
             | Self::Io { .. }
             | Self::WorkerFailed { .. }
+            | Self::NicsGone { .. }
             | Self::Stopped => ErrorKind::Runtime,
         }
     }

@@ -84,13 +84,15 @@ mod worker;
 
 #[cfg(feature = "virtual-time")]
 pub use engine::virtual_time;
-pub use engine::{Announce, Checksums, Engine, EngineBuilder, EngineConfig, Keepalive};
+pub use engine::{
+    Announce, Checksums, Engine, EngineBuilder, EngineConfig, Keepalive, NicChange, Notice,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use listener::Listener;
 pub use nic::{Mode, NicConfig, NicFacts, PortNic};
 pub use placement::{CpuList, Placement};
 pub use stats::{
-    Closed, ConnectionStatistics, NicReport, PortReport, SubflowStatistics, TableSizes,
+    Closed, ConnectionStatistics, NicReport, NicState, PortReport, SubflowStatistics, TableSizes,
     WorkerReport,
 };
 pub use stream::Stream;

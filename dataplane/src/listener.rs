@@ -30,12 +30,18 @@ pub(crate) enum Ended {
         /// The panic's message.
         message: String,
     },
+    /// The last NIC is gone.
+    NoNic {
+        /// The NICs that there were.
+        nics: String,
+    },
 }
 
 impl From<Ended> for Error {
     fn from(ended: Ended) -> Self {
         match ended {
             Ended::Stopped => Self::Stopped,
+            Ended::NoNic { nics } => Self::NicsGone { nics },
             Ended::Failed { worker, message } => Self::WorkerFailed { worker, message },
         }
     }
@@ -76,16 +82,52 @@ impl fmt::Debug for Hold {
 /// listener as long as any of them lives.
 #[derive(Debug, Default)]
 pub(crate) struct Entrance {
-    /// Of the listener's address, and of those that are announced.
-    _holds: Vec<Arc<Hold>>,
+    /// Of the listener's address, and of those that are or were announced.
+    holds: Mutex<Vec<Arc<Hold>>>,
+    addresses: RwLock<Addresses>,
+}
+
+/// What the peers of a listener can use, as far as that can change.
+#[derive(Debug, Default)]
+struct Addresses {
+    /// All addresses of the NICs; `None` if that is not followed, and any may be.
+    local: Option<Vec<IpAddr>>,
     /// The further addresses and ports that peers are told of.
-    pub(crate) announced: Vec<Announced>,
+    announced: Vec<Announced>,
 }
 
 impl Entrance {
     /// An entrance that is kept steered to us by `holds`.
-    pub(crate) const fn new(holds: Vec<Arc<Hold>>, announced: Vec<Announced>) -> Self {
-        Self { _holds: holds, announced }
+    pub(crate) fn new(holds: Vec<Arc<Hold>>) -> Self {
+        Self { holds: Mutex::new(holds), addresses: RwLock::default() }
+    }
+
+    /// Keeps what `hold` holds, too.
+    pub(crate) fn keep(&self, hold: Arc<Hold>) {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
+    }
+
+    /// Whether it holds `at`.
+    pub(crate) fn holds(&self, at: SocketAddr) -> bool {
+        let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.iter().any(|hold| hold.at == at)
+    }
+
+    /// Says which addresses the NICs have now, and which peers are to be told of.
+    pub(crate) fn set(&self, local: Vec<IpAddr>, announced: Vec<Announced>) {
+        let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        *addresses = Addresses { local: Some(local), announced };
+    }
+
+    /// The further addresses and ports that peers are told of.
+    pub(crate) fn announced(&self) -> Vec<Announced> {
+        self.addresses.read().unwrap_or_else(PoisonError::into_inner).announced.clone()
+    }
+
+    /// Whether a NIC has this address.
+    pub(crate) fn is_local(&self, address: IpAddr) -> bool {
+        let addresses = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+        addresses.local.as_ref().is_none_or(|local| local.contains(&address))
     }
 }
 
@@ -152,9 +194,9 @@ impl Backlog {
     /// # Errors
     ///
     /// No descriptor is left.
-    pub(crate) fn new(entrance: Entrance, limits: Limits) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(entrance: Arc<Entrance>, limits: Limits) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            entrance: Arc::new(entrance),
+            entrance,
             limits,
             half_open: AtomicUsize::new(0),
             cookie_sent: AtomicU64::new(0),
@@ -312,7 +354,8 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] after the engine was shut down, [`Error::WorkerFailed`].
+    /// [`Error::Stopped`] after the engine was shut down, [`Error::WorkerFailed`],
+    /// [`Error::NicsGone`].
     pub fn accept(&self) -> Result<Stream> {
         loop {
             if let Some(stream) = self.try_accept()? {

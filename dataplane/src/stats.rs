@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::nic::NicFacts;
 use crate::port::{FrameAccount, PortMode, PortStatistics};
 
 /// How a connection ended.
@@ -89,6 +90,41 @@ pub struct SubflowStatistics {
     pub retransmitted_bytes: u64,
 }
 
+/// Whether a NIC can be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NicState {
+    /// It is up, with a carrier.
+    Up,
+    /// It is up, and its link has no carrier.
+    NoCarrier,
+    /// It was set down.
+    Down,
+    /// It was deleted, or moved to another network namespace.
+    Gone,
+}
+
+impl NicState {
+    /// The name in reports: `up`, `no_carrier`, `down`, `gone`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::NoCarrier => "no_carrier",
+            Self::Down => "down",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// The state of a NIC that is there.
+    pub(crate) const fn of(facts: &NicFacts) -> Self {
+        match (facts.up, facts.carrier) {
+            (true, true) => Self::Up,
+            (true, false) => Self::NoCarrier,
+            (false, _) => Self::Down,
+        }
+    }
+}
+
 /// What runs on one NIC.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NicReport {
@@ -102,8 +138,13 @@ pub struct NicReport {
     pub zero_copy: bool,
     /// The queues that are bound.
     pub queues: Vec<u32>,
-    /// Its MTU in octets.
+    /// Its MTU now, in octets.
     pub mtu: u32,
+    /// Whether it can be used now.
+    pub state: NicState,
+    /// How much has become of it since the engine started, as told by
+    /// [`Engine::take_notices`](crate::Engine::take_notices).
+    pub changes: u64,
     /// The id of the attached XDP program; 0 if there is none.
     pub program_id: u32,
     /// The steering program's verdicts, by name.

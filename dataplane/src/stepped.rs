@@ -13,7 +13,7 @@ use mpxdp_proto::time::Instant;
 
 use crate::engine::EngineConfig;
 use crate::error::{Error, Result};
-use crate::listener::{Backlog, Entrance, Limits, Listener};
+use crate::listener::{Backlog, Limits, Listener};
 use crate::port::Port;
 use crate::receive::{RingConfig, Unlimited};
 use crate::stats::WorkerReport;
@@ -52,7 +52,7 @@ impl<P: Port, S: Probe> SteppedWorker<P, S> {
         let shared = Shared::new(config.protocol(), ring, config.joins(), Entropy::System)
             .map_err(failed)?;
         let shared = Arc::new(shared);
-        let facts = PortFacts { nic: "stepped".into(), queue: 0, mtu };
+        let facts = PortFacts { nic: "stepped".into(), queue: 0, mtu, gone: false };
         let ports = vec![Attached { port, facts }];
         let (worker, handle) =
             Worker::with_probe(0, None, ports, Arc::clone(&shared), probe).map_err(failed)?;
@@ -72,7 +72,7 @@ impl<P: Port, S: Probe> SteppedWorker<P, S> {
     ///
     /// [`Error::AddressInUse`] if there is a listener already, or no descriptor is left.
     pub fn listen(&self, at: SocketAddr) -> Result<Listener> {
-        let backlog = Backlog::new(Entrance::default(), self.limits)
+        let backlog = Backlog::new(Arc::default(), self.limits)
             .map_err(|e| Error::io(format!("{at}: listening"), e))?;
         if !self.shared.listeners.add(at, &backlog) {
             return Err(Error::AddressInUse { at });

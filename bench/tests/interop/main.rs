@@ -4,6 +4,7 @@
 //! `MPXDP_REQUIRE_PRIVILEGES=1` they fail instead.
 
 mod bystanders;
+mod changes;
 mod disk;
 mod endings;
 mod flood;

@@ -212,6 +212,7 @@ impl Receiver {
                     return Ok(Ended::Connections);
                 }
             }
+            self.tell_of_nics(engine);
             engine.check()?;
             let accepting = listener.as_ref().filter(|_| self.open.len() < READERS);
             match accepting.map(Listener::try_accept).transpose()?.flatten() {
@@ -245,6 +246,13 @@ impl Receiver {
                  (counter tcp_checksum); where the sender is on this machine, its offload leaves \
                  them unfilled: `ethtool -K IF tx off` on the sender's interface"
             ));
+        }
+    }
+
+    /// Says what has become of the NICs.
+    fn tell_of_nics(&self, engine: &Engine) {
+        for notice in engine.take_notices() {
+            self.progress.line(notice);
         }
     }
 

@@ -72,6 +72,8 @@ fn example() -> Report {
                 zero_copy: false,
                 queues: vec![0, 1, 2, 3],
                 mtu: 9000,
+                state: mpxdp::NicState::Up,
+                changes: 2,
                 program_id: 7,
                 counters: vec![("redirected", 140), ("passed", 5)],
             }

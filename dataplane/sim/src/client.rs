@@ -139,8 +139,12 @@ pub struct Client {
     pub fast_closed: bool,
     /// How often something was sent again after a timeout.
     pub timeouts: u64,
-    /// The addresses that the server has announced.
+    /// The addresses that the server has announced, and not taken back.
     pub announced: Vec<AddAddr>,
+    /// The identifiers of those that it has taken back.
+    pub forgotten: Vec<u8>,
+    /// Whether it echoes announcements.
+    pub echoes: bool,
     out: Vec<(Path, Vec<u8>)>,
 }
 
@@ -198,6 +202,8 @@ impl Client {
             fast_closed: false,
             timeouts: 0,
             announced: Vec::new(),
+            forgotten: Vec::new(),
+            echoes: true,
             out: Vec::new(),
         }
     }
@@ -662,13 +668,19 @@ impl Client {
             subflow.state = State::Closed;
             subflow.sent_at = None;
         }
+        if let Some(removed) = segment.options.mptcp.remove_addr {
+            self.announced.retain(|known| !removed.as_slice().contains(&known.id));
+            self.forgotten.extend(removed.as_slice().iter().map(|id| id.0));
+        }
         if let Some(theirs) = segment.options.mptcp.add_addr
             && theirs.hmac.is_some()
         {
-            let mut echo = self.blank(index);
-            echo.options.mptcp.dss = None;
-            echo.options.mptcp.add_addr = Some(AddAddr { hmac: None, ..theirs });
-            self.emit(index, &echo, &[]);
+            if self.echoes {
+                let mut echo = self.blank(index);
+                echo.options.mptcp.dss = None;
+                echo.options.mptcp.add_addr = Some(AddAddr { hmac: None, ..theirs });
+                self.emit(index, &echo, &[]);
+            }
             if !self.announced.iter().any(|known| known.id == theirs.id) {
                 self.announced.push(theirs);
                 let path = self.options.on_announcement.and_then(|path| path(&theirs));

@@ -26,6 +26,9 @@ impl Wishes {
     /// The peer has given up its address: see whether the subflow still works.
     pub(crate) const CHECK: Self = Self(32);
 
+    /// Our addresses have changed: tell the peer, and leave one that is ours no more.
+    pub(crate) const ADDRESSES: Self = Self(64);
+
     /// Whether `wish` is among them.
     pub(crate) const fn contain(self, wish: Self) -> bool {
         self.0 & wish.0 != 0

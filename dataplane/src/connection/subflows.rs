@@ -4,7 +4,7 @@
 //! lock that nobody takes for packets: it is for joins and ends, for what the application asks of
 //! all workers, for windows that close and open, and once in a round trip.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -231,6 +231,11 @@ impl Subflows {
         list.live > 0
     }
 
+    /// Whether `what` holds of a subflow that lives.
+    pub(super) fn any(&self, what: impl Fn(&Record) -> bool) -> bool {
+        self.lock().live().any(|record| what(record))
+    }
+
     /// An acknowledgement went out by `me` that left the peer `room` bytes of a window of
     /// `capacity`.
     ///
@@ -286,6 +291,11 @@ impl Subflows {
 }
 
 impl Record {
+    /// Our address.
+    pub(super) fn local(&self) -> IpAddr {
+        self.key.local.ip()
+    }
+
     /// Whether the peer's address is one of `ids`.
     pub(crate) fn is_from(&self, ids: &[AddressId]) -> bool {
         ids.contains(&self.remote_id)

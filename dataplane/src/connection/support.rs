@@ -36,6 +36,6 @@ pub(super) fn connection(first: &Arc<Record>) -> (Arc<Connection>, Reader) {
     let level = DataLevel::new(Some(LocalKey::new(Key(1))));
     assert!(level.on_event(&Event::Established { mptcp: Some(Key(2)) }));
     let (ring, reader) = ring(RingConfig::default()).unwrap();
-    let entrance = Arc::new(Entrance::new(Vec::new(), Vec::new()));
+    let entrance = Arc::new(Entrance::default());
     (Arc::new(Connection::new(level, ring, entrance, Arc::clone(first))), reader)
 }

@@ -10,12 +10,13 @@ use mpxdp_proto::segment::AddressId;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Announce {
     /// All addresses of the engine's NICs and of the VLANs on them, of both families, at the
-    /// listener's port; without those that only one link or machine knows.
+    /// listener's port, as they come and go; without those that only one link or machine knows.
     #[default]
     Auto,
     /// None.
     None,
-    /// These, at the listener's port or at another. They have to be addresses of the NICs.
+    /// These, at the listener's port or at another. They have to be addresses of the NICs when a
+    /// listener begins; while one is gone it is not announced.
     Addresses(Vec<(IpAddr, Option<u16>)>),
 }
 

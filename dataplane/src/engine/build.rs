@@ -6,19 +6,19 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use super::announce::AddressIds;
 use super::descriptors;
 use super::holds::Holds;
 use super::memory::Memory;
+use super::nics::{Nic, Nics};
 use super::open::{self, OpenNic};
-use super::{Engine, EngineConfig, Nic};
+use super::{Engine, EngineConfig};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::listener::Ended;
 use crate::nic::{NicConfig, PortNic};
 use crate::placement::CpuList;
 use crate::port::Port;
-use crate::stats::NicReport;
+use crate::stats::{NicReport, NicState};
 use crate::worker::{Attached, Entropy, Handle, PortFacts, Shared, Worker, run};
 
 /// Collects what an [`Engine`] is made of.
@@ -61,6 +61,8 @@ impl EngineBuilder {
             zero_copy: false,
             queues: (0..).take(ports.len()).collect(),
             mtu,
+            state: NicState::Up,
+            changes: 0,
             program_id: 0,
             counters: Vec::new(),
         };
@@ -69,7 +71,7 @@ impl EngineBuilder {
             let nic: Arc<str> = name.into();
             let ports = ports.into_iter().zip(0..).map(|(port, queue)| Attached {
                 port,
-                facts: PortFacts { nic: Arc::clone(&nic), queue, mtu },
+                facts: PortFacts { nic: Arc::clone(&nic), queue, mtu, gone: false },
             });
             if workers.is_empty() {
                 return spawner.add(None, ports.collect());
@@ -122,12 +124,12 @@ impl EngineBuilder {
         let mut spawner =
             Spawner { shared: Arc::new(shared), clock: Clock::start(), workers: Vec::new() };
         let (mut nics, mut programs, mut by_cpu) = (Vec::new(), Vec::new(), BTreeMap::new());
-        for (OpenNic { name, report, addresses, ports, steering }, cpus) in
+        for (OpenNic { name, report, index, limit, addresses, ports, steering }, cpus) in
             opened.into_iter().zip(cpus)
         {
             programs.push(Mutex::new(steering));
             let program = Some(programs.len() - 1);
-            nics.push(Nic { report, addresses, program });
+            nics.push(Nic::new(report, program, index, limit, addresses));
             for (port, cpu) in ports.into_iter().zip(cpus) {
                 by_cpu.entry(cpu).or_insert_with(Vec::new).push(port);
             }
@@ -137,27 +139,31 @@ impl EngineBuilder {
             spawner.add(Some(cpu), ports)?;
         }
         for ReadyNic { report, addresses, cpus: _, spawn } in port_nics {
-            nics.push(Nic { report, addresses, program: None });
+            nics.push(Nic::new(report, None, 0, None, addresses));
             spawn(&mut spawner)?;
         }
         let Spawner { shared, clock, workers } = spawner;
         shared.introduce(workers.iter().map(|worker| Arc::clone(&worker.handle)).collect());
+        let nics = Nics::new(nics, config.announce.clone(), Holds::new(programs));
         let mut engine = Engine {
             config,
             clock: clock.clone(),
             shared,
-            holds: Holds::new(programs),
-            nics,
+            nics: Arc::new(nics),
+            watch: None,
             workers: Vec::new(),
             failure: Arc::default(),
             memory,
-            address_ids: AddressIds::default(),
         };
         for worker in workers {
             let Planned { handle, start } = worker;
             let thread = start(&engine)
                 .map_err(|e| Error::io(format!("starting worker {}", handle.index), e))?;
             engine.workers.push((handle, thread));
+        }
+        if engine.nics.are_real() {
+            let watch = engine.watch();
+            engine.watch = Some(watch.map_err(|e| Error::io("watching the NICs", e))?);
         }
         Ok(engine)
     }

@@ -6,54 +6,49 @@ mod config;
 mod descriptors;
 mod holds;
 mod memory;
+mod nics;
+mod notice;
 mod open;
 mod reserve;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "virtual-time")]
 pub mod virtual_time;
+mod watch;
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use self::announce::AddressIds;
-use self::holds::Holds;
 use self::memory::Memory;
+use self::nics::Nics;
+use self::watch::Watch;
 use crate::clock::Clock;
-use crate::connection::Announced;
 use crate::error::{Error, Result};
-use crate::listener::{Backlog, Ended, Entrance, Limits, Listener};
-use crate::nic::NicFacts;
+use crate::listener::{Backlog, Ended, Limits, Listener};
 use crate::stats::{NicReport, PortReport, WorkerReport};
 use crate::worker::{Command, Handle, Shared};
 
 pub use self::announce::Announce;
 pub use self::build::EngineBuilder;
 pub use self::config::{Checksums, EngineConfig, Keepalive};
+pub use self::notice::{NicChange, Notice};
 
 /// A running engine. Dropping it resets the connections that are left and gives the NICs back.
 pub struct Engine {
     config: EngineConfig,
     clock: Clock,
     shared: Arc<Shared>,
-    nics: Vec<Nic>,
+    nics: Arc<Nics>,
+    /// Follows what becomes of the NICs, if they are the kernel's.
+    watch: Option<Watch>,
     workers: Vec<(Arc<Handle>, JoinHandle<()>)>,
-    /// The first worker that ended by a panic.
+    /// Why nothing can come any more: the first worker that ended by a panic, or the NICs are gone.
     failure: Arc<Mutex<Option<Ended>>>,
-    holds: Arc<Holds>,
     memory: Arc<Memory>,
-    address_ids: AddressIds,
-}
-
-struct Nic {
-    report: NicReport,
-    /// Its addresses when the engine started.
-    addresses: Vec<IpAddr>,
-    /// Its steering program, by its place among all.
-    program: Option<usize>,
 }
 
 impl Engine {
@@ -85,13 +80,12 @@ impl Engine {
                 "{at}: an address of one link needs the link's number as its scope"
             )));
         }
-        let local = self.local_addresses()?;
-        self.check_local(at.ip(), &local)?;
+        self.nics.look(&self.shared, &self.handles())?;
         let listeners = &self.shared.listeners;
         if listeners.contains(to) {
             return Err(Error::AddressInUse { at });
         }
-        let entrance = self.entrance(at, &local)?;
+        let entrance = self.nics.entrance(at)?;
         let EngineConfig { backlog, half_open, half_open_per_source, .. } = self.config;
         let limits = Limits { backlog, half_open, half_open_per_source };
         let backlog =
@@ -102,62 +96,33 @@ impl Engine {
         Ok(Listener::new(to, backlog, Arc::clone(listeners)))
     }
 
-    /// The addresses of all NICs; tells the steering programs of those that came since the start.
-    fn local_addresses(&self) -> Result<Vec<IpAddr>> {
-        let mut local = Vec::new();
-        for nic in &self.nics {
-            let Some(program) = nic.program else {
-                local.extend(&nic.addresses);
-                continue;
-            };
-            let facts = NicFacts::read(&nic.report.name)?;
-            holds::lock(&self.holds.programs()[program]).set_local_addresses(&facts.addresses)?;
-            local.extend(facts.addresses);
-        }
-        Ok(local)
+    fn handles(&self) -> Vec<Arc<Handle>> {
+        self.workers.iter().map(|(handle, _)| Arc::clone(handle)).collect()
     }
 
-    fn check_local(&self, address: IpAddr, local: &[IpAddr]) -> Result<()> {
-        if address.is_unspecified() || local.contains(&address) {
-            return Ok(());
-        }
-        let names: Vec<&str> = self.nics.iter().map(|nic| nic.report.name.as_str()).collect();
-        Err(Error::AddressNotLocal { address, nics: names.join(", ") })
+    /// Starts to follow what becomes of the NICs.
+    fn watch(&self) -> io::Result<Watch> {
+        let (nics, shared) = (Arc::clone(&self.nics), Arc::clone(&self.shared));
+        let (failure, workers) = (Arc::clone(&self.failure), self.handles());
+        Watch::start(move || {
+            if let Err(error) = nics.look(&shared, &workers) {
+                tracing::warn!(%error, "looking at the NICs");
+            }
+            if nics.all_gone() {
+                let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                shared.listeners.end(first.get_or_insert_with(|| nics.gone()));
+            }
+        })
     }
 
-    /// Holds the listener's address, and those that are announced to its peers.
-    fn entrance(&self, at: SocketAddr, local: &[IpAddr]) -> Result<Entrance> {
-        let mut holds = vec![self.holds.hold(at)?];
-        let (addresses, chosen) = match &self.config.announce {
-            Announce::None => return Ok(Entrance::new(holds, Vec::new())),
-            Announce::Auto => {
-                let of_use = local.iter().filter(|address| announce::is_of_use(address));
-                (of_use.map(|address| (*address, None)).collect(), false)
-            }
-            Announce::Addresses(addresses) => (addresses.clone(), true),
-        };
-        let mut announced: Vec<Announced> = Vec::new();
-        for (address, port) in addresses {
-            self.check_local(address, local)?;
-            let to = SocketAddr::new(address, port.unwrap_or_else(|| at.port()));
-            if to == at || announced.iter().any(|known| known.at == to) {
-                continue;
-            }
-            let Some(id) = self.address_ids.of(address, port) else { break };
-            if !announce::is_covered(at, to) {
-                match self.holds.hold(to) {
-                    Ok(hold) => holds.push(hold),
-                    Err(e) if chosen => return Err(e),
-                    // Somebody else has the port at that address.
-                    Err(e) => {
-                        tracing::warn!("{to}: not announced to peers: {e}");
-                        continue;
-                    }
-                }
-            }
-            announced.push(Announced { id, at: to });
-        }
-        Ok(Entrance::new(holds, announced))
+    /// What has become of the NICs since this was asked the last time; of too much, the newest.
+    ///
+    /// The engine follows it by itself: what a NIC that is gone has served goes on by others, peers
+    /// are told of addresses that come and go, and once the last NIC is gone everything ends with
+    /// [`Error::NicsGone`]. This is for people to know.
+    #[must_use]
+    pub fn take_notices(&self) -> Vec<Notice> {
+        self.nics.notices().take()
     }
 
     /// Bytes of memory that the connections take now, of the
@@ -170,16 +135,7 @@ impl Engine {
     /// The NICs, and how their packets come.
     #[must_use]
     pub fn nics(&self) -> Vec<NicReport> {
-        let report = |nic: &Nic| {
-            let mut report = nic.report.clone();
-            if let Some(program) = nic.program
-                && let Ok(counters) = holds::lock(&self.holds.programs()[program]).counters()
-            {
-                report.counters = counters.iter().map(|(verdict, n)| (verdict.name(), n)).collect();
-            }
-            report
-        };
-        self.nics.iter().map(report).collect()
+        self.nics.reports()
     }
 
     /// The workers, and what they have done.
@@ -207,11 +163,11 @@ impl Engine {
             .collect()
     }
 
-    /// Whether all workers run.
+    /// Whether all workers run, and there is a NIC.
     ///
     /// # Errors
     ///
-    /// [`Error::WorkerFailed`] if one has ended by a panic.
+    /// [`Error::WorkerFailed`] if one has ended by a panic; [`Error::NicsGone`].
     pub fn check(&self) -> Result<()> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.clone().map_or(Ok(()), |ended| Err(ended.into()))
@@ -222,13 +178,14 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::WorkerFailed`] if a worker had ended by a panic.
+    /// [`Error::WorkerFailed`] if a worker had ended by a panic; [`Error::NicsGone`].
     pub fn shutdown(mut self, grace: Duration) -> Result<()> {
         self.stop(grace);
         self.check()
     }
 
     fn stop(&mut self, grace: Duration) {
+        self.watch = None;
         self.shared.listeners.end(&Ended::Stopped);
         let deadline = self.clock.now() + grace;
         for (handle, _) in &self.workers {
@@ -249,9 +206,8 @@ impl Drop for Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nics: Vec<&str> = self.nics.iter().map(|nic| nic.report.name.as_str()).collect();
         f.debug_struct("Engine")
-            .field("nics", &nics)
+            .field("nics", &self.nics.names())
             .field("workers", &self.workers.len())
             .finish_non_exhaustive()
     }

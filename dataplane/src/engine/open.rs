@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::nic::{Mode, NicConfig, NicFacts};
 use crate::placement::{CpuList, Placement};
 use crate::port::{AfXdpError, AfXdpOptions, AfXdpPort, BindMode, BusyPoll, Port, PortMode};
-use crate::stats::NicReport;
+use crate::stats::{NicReport, NicState};
 use crate::worker::{Attached, PortFacts};
 
 /// An Ethernet header with two VLAN tags: what a frame is longer than the MTU.
@@ -33,6 +33,10 @@ impl Described {
 pub(super) struct OpenNic {
     pub(super) name: String,
     pub(super) report: NicReport,
+    /// The kernel's number of it.
+    pub(super) index: u32,
+    /// The largest MTU that all its ports take; `None` if they take any.
+    pub(super) limit: Option<u32>,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) ports: Vec<Attached<AfXdpPort>>,
     pub(super) steering: Steering,
@@ -134,9 +138,10 @@ pub(super) fn open(described: Described) -> Result<OpenNic> {
         _ => None,
     };
     let nic: Arc<str> = config.name.as_str().into();
+    let limit = (!ports.iter().all(AfXdpPort::takes_several_buffers)).then(single_buffer_mtu);
     let attached = ports.into_iter().zip(&queues).map(|(port, &queue)| Attached {
         port,
-        facts: PortFacts { nic: Arc::clone(&nic), queue, mtu: facts.mtu },
+        facts: PortFacts { nic: Arc::clone(&nic), queue, mtu: facts.mtu, gone: false },
     });
     Ok(OpenNic {
         name: config.name.clone(),
@@ -148,9 +153,13 @@ pub(super) fn open(described: Described) -> Result<OpenNic> {
             zero_copy,
             queues,
             mtu: facts.mtu,
+            state: NicState::of(&facts),
+            changes: 0,
             program_id: steering.program_id(),
             counters: Vec::new(),
         },
+        index: facts.index,
+        limit,
         addresses: facts.addresses,
         steering,
     })
@@ -158,8 +167,12 @@ pub(super) fn open(described: Described) -> Result<OpenNic> {
 
 /// Whether a frame of the NIC's MTU takes more than one buffer.
 fn multi_buffer(facts: &NicFacts) -> bool {
-    let capacity = AfXdpOptions::new(facts.name.as_str(), 0).receive_capacity();
-    facts.mtu.saturating_add(LINK_HEADER) > capacity
+    facts.mtu > single_buffer_mtu()
+}
+
+/// The largest MTU whose frames fit one buffer.
+fn single_buffer_mtu() -> u32 {
+    AfXdpOptions::new("", 0).receive_capacity() - LINK_HEADER
 }
 
 fn bind_all(
@@ -283,6 +296,7 @@ mod tests {
             name: name.to_owned(),
             index: 1,
             up: true,
+            carrier: true,
             mtu: 1500,
             driver: None,
             receive_queues: queues,

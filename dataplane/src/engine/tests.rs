@@ -3,6 +3,7 @@
 include!("../../tests/support/peer.rs");
 
 use std::io::{ErrorKind, Read};
+use std::net::IpAddr;
 
 use super::*;
 use crate::nic::PortNic;
@@ -56,7 +57,7 @@ fn announced(announce: Announce, at: &str) -> Result<Vec<String>> {
     let at = at.parse().unwrap();
     let _listener = engine.listen(at)?;
     let entrance = Arc::clone(&engine.shared.listeners.find(at).unwrap().entrance);
-    Ok(entrance.announced.iter().map(|known| format!("{} {}", known.id.0, known.at)).collect())
+    Ok(entrance.announced().iter().map(|known| format!("{} {}", known.id.0, known.at)).collect())
 }
 
 #[test]

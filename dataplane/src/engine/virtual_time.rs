@@ -54,7 +54,7 @@ impl<P: Port> Workers<P> {
         for (index, ports) in ports.into_iter().enumerate() {
             let attached = ports.into_iter().zip(0..).map(|(port, queue)| Attached {
                 port,
-                facts: PortFacts { nic: format!("nic{index}").into(), queue, mtu },
+                facts: PortFacts { nic: format!("nic{index}").into(), queue, mtu, gone: false },
             });
             workers.push(Worker::new(index, None, attached.collect(), Arc::clone(&shared))?);
         }
@@ -71,9 +71,12 @@ impl<P: Port> Workers<P> {
     pub fn listen(&self, at: SocketAddr, announced: &[SocketAddr]) -> io::Result<Listener> {
         let EngineConfig { backlog, half_open, half_open_per_source, .. } = self.config;
         let limits = Limits { backlog, half_open, half_open_per_source };
+        let local = std::iter::once(&at).chain(announced).map(SocketAddr::ip).collect();
         let announced =
             announced.iter().zip(1..=255).map(|(at, id)| Announced { id: AddressId(id), at: *at });
-        let backlog = Backlog::new(Entrance::new(Vec::new(), announced.collect()), limits)?;
+        let entrance = Arc::new(Entrance::default());
+        entrance.set(local, announced.collect());
+        let backlog = Backlog::new(entrance, limits)?;
         if !self.shared.listeners.add(at, &backlog) {
             return Err(io::ErrorKind::AddrInUse.into());
         }

@@ -22,6 +22,8 @@ pub struct NicFacts {
     pub index: u32,
     /// Whether it is administratively up.
     pub up: bool,
+    /// Whether its link has a carrier; false while it is down.
+    pub carrier: bool,
     /// Its MTU in octets.
     pub mtu: u32,
     /// Its driver, if it is a device that has one; virtual interfaces mostly have none.
@@ -70,6 +72,8 @@ impl NicFacts {
             name: name.to_owned(),
             index,
             up: flags & libc::IFF_UP as u32 != 0,
+            // The kernel refuses to say it of an interface that is down.
+            carrier: read_number(&directory.join("carrier")).is_ok_and(|carrier| carrier == 1),
             mtu: read_number(&directory.join("mtu")).map_err(failed)?,
             driver,
             strips_vlan_tags,

@@ -91,7 +91,7 @@ impl Core {
             entrance,
             opening: Some(Opening::Cookie(backlog)),
             held: None,
-            announced: 0,
+            announcing: None,
             deadline: Deadline::default(),
             touched: false,
         };

@@ -12,7 +12,7 @@ use mpxdp_proto::time::Instant;
 use super::Core;
 use super::counters::WorkerDrop;
 use super::flows::{Entry, Flow, FlowId, Opening};
-use crate::connection::{Announced, Connection, Record, Wishes};
+use crate::connection::{Connection, Record, Wishes};
 use crate::receive::{Failure, ring};
 use crate::stats::Closed;
 use crate::stream::Stream;
@@ -62,7 +62,12 @@ impl Core {
                 self.store_held(id, None);
             }
             // Before, a subflow that joins would be too early.
-            Event::FullyEstablished | Event::AddressEchoed(_) => self.announce(id),
+            Event::FullyEstablished => self.announce(id),
+            Event::AddressEchoed(address) | Event::AddressUnanswered(address) => {
+                connection.announced(address);
+                flow.announcing = None;
+                self.announce(id);
+            }
             Event::AddressesRemoved(removed) => connection.check_paths(removed.as_slice()),
             Event::FastClose => {
                 connection.end(Failure::FastClose, Closed::FastClose, Wishes::RESET);
@@ -152,17 +157,6 @@ impl Core {
         }
     }
 
-    /// Tells the peer of the next of our further addresses. Each waits for the echo of the one
-    /// before: Linux takes one at a time, and forgets those that come meanwhile.
-    fn announce(&mut self, id: FlowId) {
-        let Some(flow) = self.flows.flow_mut(id) else { return };
-        let Some(connection) = &flow.connection else { return };
-        if let Some(Announced { id, at }) = connection.announced().nth(flow.announced) {
-            let port = Some(at.port()).filter(|&port| port != connection.local().port());
-            flow.announced += usize::from(flow.subflow.announce(id, at.ip(), port));
-        }
-    }
-
     /// Brings the deadline, the connection's numbers and the place in the table up to date, once a
     /// turn. `blocked`: something is left to send and there was no frame for it.
     pub(super) fn settle(&mut self, now: Instant, id: FlowId, blocked: bool) {
@@ -242,6 +236,9 @@ impl Core {
     /// or may yet come to have: then it has some time for that.
     fn forget(&mut self, now: Instant, flow: Flow) {
         self.half_open -= usize::from(flow.opening.is_some());
+        if let (Some(connection), Some(address)) = (&flow.connection, flow.announcing) {
+            connection.not_announced(address);
+        }
         if let (Some(connection), Some(record)) = (flow.connection, flow.record)
             && connection.leave(&record, now)
         {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use mpxdp_proto::connection::View;
+use mpxdp_proto::segment::AddressId;
 use mpxdp_proto::subflow::{Subflow, TimeWait};
 use mpxdp_proto::wire::LinkHeader;
 use siphasher::sip::SipHasher13;
@@ -133,8 +134,8 @@ pub(super) struct Flow {
     pub(super) entrance: Arc<Entrance>,
     /// Payload that waits for its checksum, where there ever was some.
     pub(super) held: Option<Box<Held>>,
-    /// How many addresses the peer was told of on this subflow.
-    pub(super) announced: usize,
+    /// The address that is being announced on this subflow.
+    pub(super) announcing: Option<AddressId>,
     pub(super) deadline: Deadline,
     /// Whether it is among the flows that this turn has to finish.
     pub(super) touched: bool,

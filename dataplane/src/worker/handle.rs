@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use crossbeam_queue::SegQueue;
@@ -17,7 +18,7 @@ use crate::stats::PortReport;
 const STRAYS: usize = 512;
 
 /// What a worker can be told.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Command {
     /// End once no flow is left, and by `deadline` with those that are left reset.
     Stop {
@@ -28,6 +29,18 @@ pub(crate) enum Command {
     Report {
         /// Where to.
         to: Sender<Vec<PortReport>>,
+    },
+    /// A NIC is gone: its ports are of no use any more, nor are the subflows there.
+    NicGone {
+        /// Its name.
+        nic: Arc<str>,
+    },
+    /// A NIC has another MTU.
+    Mtu {
+        /// Its name.
+        nic: Arc<str>,
+        /// Octets.
+        mtu: u32,
     },
     /// Panic, to see what comes of it.
     #[cfg(test)]

@@ -9,7 +9,7 @@ use mpxdp_proto::time::Instant;
 use super::flows::Entry;
 use super::handle::Command;
 use super::probe::Probe;
-use super::{Attached, Core, Worker};
+use super::{Attached, Core, PortFacts, Worker};
 use crate::connection::Wishes;
 use crate::port::Port;
 use crate::receive::Failure;
@@ -34,11 +34,22 @@ impl<P: Port, S: Probe> Worker<P, S> {
                     // Whoever asked may have given up waiting.
                     let _ = to.send(self.port_reports());
                 }
+                Command::NicGone { nic } => {
+                    self.change_ports(&nic, |facts| facts.gone = true);
+                    self.core.leave_nic(&nic);
+                }
+                Command::Mtu { nic, mtu } => self.change_ports(&nic, |facts| facts.mtu = mtu),
                 #[cfg(test)]
                 Command::Panic => panic!("a panic for a test"),
             }
         }
         taken
+    }
+
+    /// Changes what is known of the ports of a NIC, where it is kept.
+    fn change_ports(&mut self, nic: &str, change: impl Fn(&mut PortFacts)) {
+        let of_ports = self.ports.iter_mut().map(|attached| &mut attached.facts);
+        of_ports.chain(&mut self.core.facts).filter(|facts| &*facts.nic == nic).for_each(change);
     }
 
     fn port_reports(&mut self) -> Vec<PortReport> {
@@ -102,6 +113,10 @@ impl Core {
             if wishes.contain(Wishes::CHECK) {
                 flow.subflow.check_path(now);
             }
+            if wishes.contain(Wishes::ADDRESSES) {
+                self.follow_addresses(id);
+            }
+            let Some(flow) = self.flows.flow_mut(id) else { continue };
             if wishes.contain(Wishes::ABORT) {
                 self.abort_connection(id);
             } else if wishes.contain(Wishes::RESET) {

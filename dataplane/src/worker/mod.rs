@@ -2,10 +2,12 @@
 //!
 //! `turn` is the way of a packet, on two pages. Around it: `open` is what a SYN leads to, `cookies`
 //! the same without keeping anything, `events` what a subflow tells, `held` the detour of payload
-//! that has to be proved by a checksum, `inbox` what other threads ask for, `thread` the loop that
-//! takes turns and sleeps, `probe` how a benchmark looks into a turn. The rest are parts: the table
-//! of flows, timers, counters, and what workers and other threads share.
+//! that has to be proved by a checksum, `inbox` what other threads ask for, `addresses` what changes
+//! of NICs lead to, `thread` the loop that takes turns and sleeps, `probe` how a benchmark looks into
+//! a turn. The rest are parts: the table of flows, timers, counters, and what workers and other
+//! threads share.
 
+mod addresses;
 mod bell;
 mod cookies;
 mod counters;
@@ -71,6 +73,8 @@ pub(crate) struct PortFacts {
     pub(crate) queue: u32,
     /// The NIC's MTU.
     pub(crate) mtu: u32,
+    /// Whether the NIC is gone. Its port is left alone then: its descriptor would end every sleep.
+    pub(crate) gone: bool,
 }
 
 /// One worker. The probe is of no size and does nothing, unless somebody measures.

@@ -149,7 +149,7 @@ impl Core {
             entrance: Arc::clone(&backlog.entrance),
             opening: Some(Opening::First { half_open, _source: source }),
             held: None,
-            announced: 0,
+            announcing: None,
             deadline: Deadline::default(),
             touched: false,
         });
@@ -199,7 +199,7 @@ impl Core {
             token: None,
             opening: Some(Opening::Join { _pending: pending }),
             held: None,
-            announced: 0,
+            announcing: None,
             deadline: Deadline::default(),
             touched: false,
         });

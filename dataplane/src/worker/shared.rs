@@ -113,6 +113,11 @@ impl Shared {
         self.hash.clone()
     }
 
+    /// All connections that speak MPTCP and live.
+    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
+        self.tokens.lock().values().filter_map(Weak::upgrade).collect()
+    }
+
     /// Names the workers, once they are all there.
     pub(crate) fn introduce(&self, workers: Vec<Arc<Handle>>) {
         let _ = self.owners.workers.set(workers);

@@ -79,13 +79,14 @@ impl<P: Port> Worker<P> {
         if !core.handle.fall_asleep(&core.inbox) {
             return;
         }
-        let blind = ports.iter().any(|attached| attached.port.poll_fd().is_none());
+        let there = || ports.iter().filter(|attached| !attached.facts.gone);
+        let blind = there().any(|attached| attached.port.poll_fd().is_none());
         let doze = blind.then(|| (idle / 8).clamp(SHORTEST_DOZE, LONGEST_DOZE));
         let due = core.next_due().map(|at| at.saturating_since(now));
         let longest = [due, doze].into_iter().flatten().min();
         let timeout = longest.map_or(PollTimeout::NONE, poll_timeout);
         let bell = core.handle.bell();
-        let descriptors = ports.iter().filter_map(|attached| attached.port.poll_fd());
+        let descriptors = there().filter_map(|attached| attached.port.poll_fd());
         let mut on: Vec<PollFd<'_>> = std::iter::once(bell.as_fd())
             .chain(descriptors)
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))

@@ -28,7 +28,9 @@ impl<P: Port, S: Probe> Worker<P, S> {
     pub(crate) fn turn(&mut self, now: Instant) -> Progress {
         let mut packets = 0;
         for port in 0..self.ports.len() {
-            packets += self.receive(now, port);
+            if !self.ports[port].facts.gone {
+                packets += self.receive(now, port);
+            }
         }
         packets += self.core.take_strays(now);
         let asked = self.take_commands() + self.core.take_wishes(now);
@@ -78,7 +80,7 @@ impl<P: Port, S: Probe> Worker<P, S> {
     fn answer(&mut self, now: Instant) {
         let Self { ports, core, .. } = self;
         for Answer { key, path, segment } in core.answers.drain(..) {
-            let mut sender = Sender::new(&mut ports[path.port].port);
+            let mut sender = Sender::new(&mut ports[path.port]);
             sender.send(&core.handle.counters, &key, &path, || Some(segment));
             sender.finish();
         }
@@ -88,7 +90,7 @@ impl<P: Port, S: Probe> Worker<P, S> {
         }
         // `conclude` touches nothing, so nothing was pushed meanwhile.
         core.touched = touched;
-        for attached in ports {
+        for attached in ports.iter_mut().filter(|attached| !attached.facts.gone) {
             if attached.port.flush().is_err() {
                 core.handle.counters.dropped(WorkerDrop::FlushFailed);
             }
@@ -260,14 +262,14 @@ impl Core {
         flow.touched = false;
         flow.refresh_view();
         let (key, path) = (flow.key, flow.path);
-        let mut sender = Sender::new(&mut ports[path.port].port);
+        let mut sender = Sender::new(&mut ports[path.port]);
         let (subflow, view) = (&mut flow.subflow, &flow.view);
         let mut sent = false;
         while sender.send(&self.handle.counters, &key, &path, || subflow.poll_transmit(now, view)) {
             sent = true;
         }
         let blocked = sender.finish();
-        if !blocked && subflow.state() == State::Closed {
+        if !blocked && subflow.state() == State::Closed && !ports[path.port].facts.gone {
             // With the flow its address may go from the steering program; from then on the kernel
             // answers its packets, and that must not come before our last word.
             if ports[path.port].port.flush().is_err() {
@@ -285,13 +287,15 @@ impl Core {
 /// Sends segments through a port, with one frame in hand.
 struct Sender<'a, P: Port> {
     port: &'a mut P,
+    /// Whether the NIC is gone: what is sent is lost.
+    gone: bool,
     frame: Option<TxFrame>,
     blocked: bool,
 }
 
 impl<'a, P: Port> Sender<'a, P> {
-    fn new(port: &'a mut P) -> Self {
-        Self { port, frame: None, blocked: false }
+    fn new(Attached { port, facts }: &'a mut Attached<P>) -> Self {
+        Self { port, gone: facts.gone, frame: None, blocked: false }
     }
 
     /// Sends what `next` gives; says whether it gave something. It is not asked if there is no
@@ -303,6 +307,9 @@ impl<'a, P: Port> Sender<'a, P> {
         path: &Path,
         next: impl FnOnce() -> Option<Segment>,
     ) -> bool {
+        if self.gone {
+            return next().is_some();
+        }
         let frame = self.frame.take().or_else(|| self.port.allocate()).or_else(|| {
             // Frames that were sent come back by a flush.
             self.port.flush().ok()?;

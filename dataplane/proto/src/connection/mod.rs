@@ -212,6 +212,7 @@ impl Connection {
             Event::ChecksumFailed { falling_back: false, .. }
             | Event::AddressAnnounced(_)
             | Event::AddressEchoed(_)
+            | Event::AddressUnanswered(_)
             | Event::AddressesRemoved(_)
             | Event::PriorityChanged { .. }
             | Event::SubflowFin

@@ -157,6 +157,8 @@ pub enum Event {
     AddressAnnounced(AddAddr),
     /// The peer has echoed an ADD_ADDR of ours.
     AddressEchoed(AddressId),
+    /// The peer has not echoed an ADD_ADDR of ours, however often it was sent.
+    AddressUnanswered(AddressId),
     /// REMOVE_ADDR: the peer gives up these addresses. Subflows of theirs may still work; see
     /// [`check_path`](super::Subflow::check_path).
     AddressesRemoved(RemoveAddr),

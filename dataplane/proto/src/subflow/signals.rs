@@ -81,7 +81,8 @@ impl Subflow {
     }
 
     /// Announces an address of ours, and a port if it differs from the connection's (ADD_ADDR). It
-    /// is sent again until the peer echoes it ([`Event::AddressEchoed`]), or has not for too long.
+    /// is sent again until the peer echoes it ([`Event::AddressEchoed`]), or has not for too long
+    /// ([`Event::AddressUnanswered`]).
     /// `false` if the subflow does not speak MPTCP now, or too many announcements are under way.
     pub fn announce(&mut self, id: AddressId, address: IpAddr, port: Option<u16>) -> bool {
         let Mode::Mptcp(mptcp) = self.mode else { return false };
@@ -237,7 +238,10 @@ impl Subflow {
     pub(super) fn on_signal_timeout(&mut self, now: Instant) {
         if let Some(signals) = &mut self.signals {
             signals.in_row = 0;
-            signals.announcements.retain(|known| known.at > now || known.is_due(now));
+            let over = |known: &mut Announcement| known.at <= now && !known.is_due(now);
+            for given_up in signals.announcements.extract_if(.., over) {
+                self.events.push_back(Event::AddressUnanswered(given_up.option.id));
+            }
         }
         self.wait_to_signal(now);
     }

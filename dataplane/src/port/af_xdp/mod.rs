@@ -182,6 +182,7 @@ pub struct AfXdpPort {
     transmit_frames: u32,
     zero_copy: bool,
     busy_poll: bool,
+    multi_buffer: bool,
     need_wakeup: bool,
     ledger: Ledger,
     /// Receive buffers that found no room in the fill ring: the kernel shows a received packet
@@ -248,6 +249,7 @@ impl AfXdpPort {
             transmit_frames,
             zero_copy,
             busy_poll: options.busy_poll.is_some(),
+            multi_buffer: options.multi_buffer,
             need_wakeup: options.need_wakeup,
             ledger: Ledger::new(receive_frames as usize, transmit_frames as usize),
             unfilled: Vec::with_capacity(receive_frames as usize),
@@ -257,6 +259,11 @@ impl AfXdpPort {
             rx_kicks: 0,
             bad_descriptors: 0,
         })
+    }
+
+    /// Whether packets that need several buffers are taken, rather than lost.
+    pub fn takes_several_buffers(&self) -> bool {
+        self.multi_buffer
     }
 
     /// Whether the driver itself reads and writes the buffers, as the kernel tells.

@@ -1,5 +1,6 @@
 //! The whole receive path over memory ports, in virtual time.
 
+mod addresses;
 mod checksums;
 mod floods;
 mod flows;

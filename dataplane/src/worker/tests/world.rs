@@ -149,7 +149,8 @@ impl World {
             .map(|index| {
                 let options = MemoryOptions { receive_frames: 512, ..MemoryOptions::default() };
                 let (near, far) = MemoryPort::pair(options);
-                let facts = PortFacts { nic: "mem".into(), queue: index as u32, mtu };
+                let nic = format!("mem{index}").into();
+                let facts = PortFacts { nic, queue: index as u32, mtu, gone: false };
                 let ports = vec![Attached { port: near, facts }];
                 let (worker, handle) =
                     Worker::new(index, None, ports, Arc::clone(&shared)).unwrap();
@@ -190,9 +191,12 @@ impl World {
         limits: Limits,
         announced: &[SocketAddr],
     ) -> Listener {
+        let entrance = Arc::new(Entrance::default());
+        let local = std::iter::once(&at).chain(announced).map(SocketAddr::ip).collect();
         let announced =
             announced.iter().zip(1..).map(|(at, n)| Announced { id: AddressId(n), at: *at });
-        let backlog = Backlog::new(Entrance::new(Vec::new(), announced.collect()), limits).unwrap();
+        entrance.set(local, announced.collect());
+        let backlog = Backlog::new(entrance, limits).unwrap();
         let directory: &Arc<Directory> = &self.shared.listeners;
         assert!(directory.add(at, &backlog));
         Listener::new(at, backlog, Arc::clone(directory))

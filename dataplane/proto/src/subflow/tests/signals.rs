@@ -74,6 +74,7 @@ fn an_announcement_that_is_never_echoed_is_given_up() {
         trace.pass_to_timer();
     }
     assert_eq!(sent, 5);
+    trace.expect_events(&[Event::AddressUnanswered(AddressId(2))]);
 }
 
 #[test]

@@ -9,9 +9,28 @@ default:
     @just --list
 
 # Sends a stream from the kernel's MPTCP to mpxdp, and to the kernel's own readers beside it.
-demo *ARGS:
-    cargo build --release --package mpxdp-control --package mpxdp-bench
+demo *ARGS: release
     target/release/mpxdp-bench demo {{ARGS}}
+
+# Measures how fast the receivers are, and what that costs: `./dev throughput --help`.
+throughput *ARGS: release
+    target/release/mpxdp-bench throughput {{ARGS}}
+
+# Measures at every placement of NIC processing, workers and reader that differs.
+placement *ARGS: release
+    target/release/mpxdp-bench placement {{ARGS}}
+
+# Measures how long messages take to the application.
+latency *ARGS: release
+    target/release/mpxdp-bench latency {{ARGS}}
+
+# Measures what a packet costs, stage by stage, without a kernel; needs no root.
+pipeline *ARGS: release
+    target/release/mpxdp-bench pipeline {{ARGS}}
+
+# Makes an HTML page of the documents that `--json FILE` wrote.
+report *ARGS: release
+    target/release/mpxdp-bench report {{ARGS}}
 
 # Everything that has to pass: lints, docs, all tests (root), loom, the prebuilt XDP object.
 test: privileges lint doc object loom
@@ -71,9 +90,13 @@ fuzzer:
     @cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: installing cargo-fuzz (cargo install cargo-fuzz)" >&2; cargo install --quiet --locked cargo-fuzz; }
 
 # The lab by hand: `just lab up --links 2`, `just lab exec snd ip addr`, `just lab down`.
-lab *ARGS:
-    cargo build --release --package mpxdp-bench
+lab *ARGS: release
     target/release/mpxdp-bench lab {{ARGS}}
+
+# The programs as users run them.
+[private]
+release:
+    cargo build --release --package mpxdp-control --package mpxdp-bench
 
 # Says at once what the privileged tests lack, not after minutes of building.
 [private]

@@ -635,6 +635,11 @@ impl Client {
             return self.third_ack(index);
         }
         let acked = segment.ack.distance_from(subflow.isn) as u32;
+        // "If the ACK acks something not yet sent [...], then [...] drop the segment" (RFC 9293,
+        // section 3.10.7.4).
+        if acked > subflow.next + u32::from(subflow.fin_sent) {
+            return;
+        }
         if subflow.unacked.pop_front_if(|sent| sent.ssn + sent.len <= acked).is_some() {
             while subflow.unacked.pop_front_if(|sent| sent.ssn + sent.len <= acked).is_some() {}
             subflow.sent_at = (!subflow.unacked.is_empty()).then_some(now);

@@ -65,7 +65,10 @@ impl Sender {
     fn on_segment(&mut self, now: Instant, segment: &Segment) {
         let ahead = segment.seq.distance_from(self.receive_next);
         if segment.flags.contains(Flags::RST) {
-            if ahead == 0 {
+            // Of a connection that has ended in both directions it ends TIME-WAIT, and that is no
+            // failure (RFC 9293, section 3.10.7.4): a server that has forgotten it already answers a
+            // late copy of our last acknowledgement so.
+            if ahead == 0 && self.phase != Phase::Done {
                 let reset = segment.options.mptcp.reset;
                 self.fail(Failure::Reset(reset.map(|reset| reset.reason)));
             }

@@ -458,6 +458,17 @@ fn an_aborted_connection_is_reset_at_the_server() {
 }
 
 #[test]
+fn a_reset_that_answers_the_last_acknowledgement_is_no_failure() {
+    let mut run = lossless(options(1000));
+    let reset = reset_for(run.trace.last().unwrap()).unwrap();
+    let SenderOptions { link, local, remote, .. } = run.sender.options;
+    let mut buf = vec![0; 200];
+    let len = emit_frame(&mut buf, &link, remote, local, IpFields::default(), &reset, &[]).unwrap();
+    run.sender.on_frame(run.now, &buf[..len]);
+    run.assert_delivered();
+}
+
+#[test]
 fn a_server_that_is_not_there_is_given_up() {
     let mut run = Run::new(options(10), server(), Network { lose: 255, ..Network::default() }, 1);
     run.run();

@@ -100,7 +100,14 @@ fn weather() -> impl Strategy<Value = ChainSpec> {
         (200..900_u16).prop_map(|n| format!("split={n}")),
         (2000..9000_u16).prop_map(|n| format!("coalesce={n}")),
     ];
-    vec(item, 0..4).prop_map(|items| chain(&items.join(",")))
+    vec(item, 0..4).prop_map(|mut items| {
+        // It flips one bit, which every checksum finds. Two in one frame can cancel each other, in
+        // TCP's checksum and in MPTCP's alike, and then no receiver can find them.
+        let mut corrupts = false;
+        items
+            .retain(|item| !item.starts_with("corrupt") || !std::mem::replace(&mut corrupts, true));
+        chain(&items.join(","))
+    })
 }
 
 /// What it may do to senders besides.

@@ -110,14 +110,21 @@ fn table(group: &Group<'_>) -> Markup {
 
 /// The heat map of placements.
 pub(super) fn placement(rows: &[&Row]) -> Result<Markup> {
-    let groups =
-        group(rows, |row| format!("Placements, MTU {}, {}", row.mtu, count(row.links, "link")));
+    let groups = group(rows, |row| {
+        // The kernel's receivers have no worker, so mpxdp's placements are none of theirs.
+        let whose = if row.placement.contains("worker=") { "mpxdp" } else { "the kernel" };
+        format!("Placements of {whose}, MTU {}, {}", row.mtu, count(row.links, "link"))
+    });
     let parts: Vec<Markup> = groups.iter().map(map).collect::<Result<_>>()?;
     Ok(html! { @for part in &parts { (part) } })
 }
 
 fn map(group: &Group<'_>) -> Result<Markup> {
-    let column = |row: &Row| format!("{}\n{}", row.receiver, count(row.subflows, "subflow"));
+    // Columns are narrow: what the kernel's receivers have in common gets a line of its own.
+    let column = |row: &Row| {
+        let name = row.receiver.replacen("kernel-", "kernel\n", 1);
+        format!("{name}\n{}", count(row.subflows, "subflow"))
+    };
     let mut columns: Vec<String> = Vec::new();
     let mut places: Vec<String> = Vec::new();
     for row in &group.rows {
@@ -158,7 +165,12 @@ pub(super) fn ratios(ratios: &[Ratio]) -> Markup {
                 } }
                 tbody { @for ratio in ratios { tr {
                     td.name { (ratio.of) }
-                    td.name { (ratio.against) }
+                    td.name {
+                        (ratio.against)
+                        @if let Some(subflows) = ratio.against_subflows {
+                            " with " (count(subflows, "subflow"))
+                        }
+                    }
                     td { (ratio.mtu) }
                     td { (ratio.subflows) }
                     td.name { (ratio.placement) }

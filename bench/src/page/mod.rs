@@ -131,7 +131,13 @@ fn one(Named { name, document }: &Named) -> Result<Markup> {
         }
         @if !document.not_run.is_empty() {
             h3 { "Not measured" }
-            ul { @for one in &document.not_run { li { (one.what) ": " (one.reason) } } }
+            @for (reason, what) in by_reason(document) {
+                @if let [only] = what[..] { p { (only) ": " (reason) } }
+                @else { details {
+                    summary { (reason) " (" (what.len()) ")" }
+                    ul { @for what in &what { li { (what) } } }
+                } }
+            }
         }
         @if !document.remarks.is_empty() {
             h3 { "Remarks" }
@@ -139,6 +145,18 @@ fn one(Named { name, document }: &Named) -> Result<Markup> {
         }
         (machine::details(document)?)
     })
+}
+
+/// What was not measured, by reason, in the order of first appearance.
+fn by_reason(document: &Document) -> Vec<(&str, Vec<&str>)> {
+    let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
+    for one in &document.not_run {
+        match all.iter_mut().find(|(reason, _)| *reason == one.reason) {
+            Some((_, what)) => what.push(&one.what),
+            None => all.push((&one.reason, vec![&one.what])),
+        }
+    }
+    all
 }
 
 /// What makes the whole document less than it seems.

@@ -16,7 +16,8 @@ pub(in crate::page) struct Cell {
 }
 
 const ROW: u32 = 34;
-const HEAD: u32 = 40;
+/// Three lines of text.
+const HEAD: u32 = 56;
 
 /// Draws `cells[row][column]`; `None` was not measured.
 pub(in crate::page) fn heat(
@@ -30,7 +31,7 @@ pub(in crate::page) fn heat(
         let centre = |column: usize| left + width * column as i32 + width / 2;
         let style = text(Colour::Ink, HPos::Center, VPos::Center);
         for (column, name) in columns.iter().enumerate() {
-            // A name of two parts takes two lines.
+            // A name of several parts takes a line for each.
             let lines: Vec<&str> = name.lines().collect();
             for (line, part) in lines.iter().enumerate() {
                 let y = HEAD as i32 - 10 - 16 * (lines.len() - 1 - line) as i32;

@@ -45,6 +45,7 @@ test-unprivileged:
 lint:
     cargo fmt --all --check
     cargo clippy --quiet --workspace --all-targets -- -D warnings
+    cargo clippy --quiet --package mpxdp --bench instructions -- -D warnings
 
 # The documentation, warnings as errors.
 doc:
@@ -73,6 +74,17 @@ deny:
 # Times the parts of the data plane; on a machine that has nothing else to do.
 bench *ARGS:
     cargo bench --package mpxdp --bench parts -- {{ARGS}}
+
+# Counts the instructions of the parts of the data plane, which are the same on a busy machine.
+instructions *ARGS: valgrind
+    PATH="$PWD/.dev/bin:$PATH" cargo bench --package mpxdp --bench instructions -- {{ARGS}}
+
+# Installs what `instructions` needs: valgrind, and the runner of the very version of the library.
+[private]
+valgrind:
+    @command -v valgrind >/dev/null || { echo "instructions: installing system package: valgrind" >&2; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq valgrind >/dev/null; } || { echo "instructions: valgrind is missing: install it as root, then run this again" >&2; exit 1; }
+    @version=$(sed -n '/^name = "gungraun-runner"$/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock); \
+    [ "$(.dev/bin/gungraun-runner --version 2>/dev/null | awk '{print $2}')" = "$version" ] || { echo "instructions: installing gungraun-runner $version into .dev/bin" >&2; cargo install --quiet --locked --debug --root .dev --version "$version" gungraun-runner; }
 
 # Fuzzes a target for so many seconds, from the kept inputs on (endpoint, options, range_set, pcap).
 fuzz TARGET="endpoint" SECONDS="60": fuzzer

@@ -1,8 +1,15 @@
-//! What the benchmarks work on: a frame as MPTCP sends it, an open subflow, a ring.
+//! What both kinds of benchmarks work on: a frame as MPTCP sends it, an open subflow, a ring, and a
+//! worker with a client.
+
+#![allow(dead_code, reason = "not every benchmark needs all of it")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use mpxdp::port::{MemoryOptions, MemoryPort, Port, receive_packets, send_packet};
 use mpxdp::receive::{Claim, Reader, Ring, RingConfig, Wanted, ring};
+use mpxdp::stepped::SteppedWorker;
+use mpxdp::{EngineConfig, Listener, Stream};
 use mpxdp_proto::config::Config;
 use mpxdp_proto::connection::LocalKey;
 use mpxdp_proto::range_set::RangeSet;
@@ -14,7 +21,7 @@ use mpxdp_proto::seq::{SeqNum, StreamOffset};
 use mpxdp_proto::subflow::{Disposition, PassiveOpening, Placement, Subflow, View};
 use mpxdp_proto::time::Instant;
 use mpxdp_proto::wire::{IpFields, LinkHeader, MacAddress, emit_frame};
-use mpxdp_sim::Pattern;
+use mpxdp_sim::{Content, Pattern, Sender, SenderOptions};
 
 /// Packets of a burst.
 pub(crate) const BURST: u32 = 64;
@@ -224,6 +231,79 @@ impl Store {
 /// A set with so many gaps.
 pub(crate) fn gaps(count: u64) -> RangeSet {
     (0..count).map(|n| 3000 * n..3000 * n + 1420).collect()
+}
+
+/// A worker, and a client that sends to it.
+pub(crate) struct Turning {
+    worker: SteppedWorker<MemoryPort>,
+    far: MemoryPort,
+    sender: Sender,
+    now: Instant,
+    stream: Option<Stream>,
+    listener: Listener,
+}
+
+impl Turning {
+    /// With a burst on the cable, of a connection that is long open.
+    pub(crate) fn new() -> Self {
+        let (near, far) = MemoryPort::pair(MemoryOptions::default());
+        let config = EngineConfig {
+            receive_initial: 1 << 20,
+            receive_limit: 1 << 20,
+            ..EngineConfig::default()
+        };
+        let worker = SteppedWorker::new(near, 1500, &config, ()).expect("there is memory");
+        let server = SERVER.parse().expect("right");
+        let listener = worker.listen(server).expect("it is free");
+        let content = Content::Pattern { pattern: Pattern::new(1), len: 1 << 40 };
+        let options = SenderOptions::new(CLIENT.parse().expect("right"), server, content);
+        let mut turning = Self {
+            worker,
+            far,
+            sender: Sender::new(options),
+            now: Instant(3_600_000_000_000),
+            stream: None,
+            listener,
+        };
+        for _ in 0..64 {
+            turning.fill();
+            turning.turn();
+            turning.drain();
+        }
+        turning.fill();
+        turning
+    }
+
+    /// Puts up to a burst on the cable.
+    fn fill(&mut self) {
+        let mut buf = vec![0; 2048];
+        for _ in 0..BURST {
+            let Some(len) = self.sender.poll_frame(self.now, &mut buf) else { break };
+            assert!(send_packet(&mut self.far, &buf[..len]), "a burst fits");
+        }
+        self.far.flush().expect("memory does not fail");
+    }
+
+    /// What is measured: the worker takes the burst; says how many packets it was.
+    pub(crate) fn turn(&mut self) -> usize {
+        self.worker.turn(self.now).packets
+    }
+
+    fn drain(&mut self) {
+        use std::io::BufRead;
+
+        self.now = self.now + Duration::from_micros(20);
+        let (sender, now) = (&mut self.sender, self.now);
+        receive_packets(&mut self.far, usize::MAX, |packet| sender.on_frame(now, packet));
+        if self.stream.is_none() {
+            self.stream = self.listener.try_accept().expect("the engine runs");
+        }
+        let streams = self.stream.iter_mut();
+        for stream in streams.filter(|stream| stream.available() > 0) {
+            let len = stream.fill_buf().expect("there is something").len();
+            stream.consume(len);
+        }
+    }
 }
 
 /// Does something `n` times.

@@ -15,7 +15,11 @@ use super::harness::{BENCH, LIMIT, Rig, lab_name, mpxdp, privileged};
 
 fn placement(name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(BENCH);
-    command.args(["placement", "--name", name]).args(arguments);
+    command.arg("placement").args(arguments);
+    // A lab has a name; NICs have one already.
+    if !arguments.contains(&"--nic") {
+        command.args(["--name", name]);
+    }
     command
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Finds out whether the file can be made or replaced, and changes nothing; what is no file is
+    /// Finds out whether the file can be made or replaced, and leaves it as it is; what is no file is
     /// opened.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         if path.is_dir() {
@@ -85,13 +85,20 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-/// Whether files can be made in a directory.
+/// Whether files can be made in a directory: one is, and goes at once. Permissions alone do not tell;
+/// root has them in `/proc` too.
 ///
 /// # Errors
 ///
 /// Why not.
 pub(crate) fn may_create_in(directory: &Path) -> io::Result<()> {
-    may(directory, AccessFlags::W_OK | AccessFlags::X_OK)
+    let probe = directory.join(format!(".mpxdp-{}", std::process::id()));
+    match OpenOptions::new().write(true).create_new(true).open(&probe) {
+        // Somebody of this process is trying the same.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        made => made.map(drop)?,
+    }
+    fs::remove_file(&probe)
 }
 
 /// The directory of `--output DIR/`.

@@ -51,7 +51,11 @@ impl NicFacts {
         }
         let index = nix::net::if_::if_nametoindex(name).map_err(|errno| match errno {
             Errno::ENODEV => Error::NoSuchNic { nic: name.to_owned() },
-            errno => Error::io(format!("{name}: looking for the interface"), errno.into()),
+            errno => {
+                // It takes a socket, and glibc hides that none was to be had.
+                let why = fs::File::open("/dev/null").err().unwrap_or_else(|| errno.into());
+                Error::io(format!("{name}: looking for the interface"), why)
+            }
         })?;
         let directory = Path::new("/sys/class/net").join(name);
         let seen: Option<u32> = read_number(&directory.join("ifindex")).ok();

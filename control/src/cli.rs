@@ -11,6 +11,7 @@ use crate::address::{Announce, parse_listen};
 use crate::config::RecvFile;
 use crate::failure::Failure;
 use crate::output::OutputSpec;
+use crate::output::file::parent;
 use crate::report::ReportSpec;
 
 /// Multipath TCP in user space on AF_XDP.
@@ -300,7 +301,11 @@ pub(crate) fn parse_checksums(text: &str) -> Result<Checksums, String> {
 
 /// Whether two paths name the same regular file, as far as their text or the file system tells.
 fn same_place(one: &PathBuf, other: &PathBuf) -> bool {
-    let real = |path: &PathBuf| path.canonicalize().ok().filter(|real| real.is_file());
+    // A file that is not there yet lies in a folder that is.
+    let real = |path: &PathBuf| match path.canonicalize() {
+        Ok(real) => real.is_file().then_some(real),
+        Err(_) => Some(parent(path).canonicalize().ok()?.join(path.file_name()?)),
+    };
     (one == other && !one.exists()) || real(one).is_some_and(|one| Some(one) == real(other))
 }
 
@@ -424,6 +429,7 @@ mod tests {
             (&["--output", "f", "--connections", "2"], "file for each"),
             (&["--output", "-", "--report", "-"], "standard output"),
             (&["--output", "./same-new-file", "--report", "./same-new-file"], "different files"),
+            (&["--output", "same-new-file", "--report", "./same-new-file"], "different files"),
             (&["--output", ""], "--output"),
             (&["--frobnicate"], "--frobnicate"),
             (&["stray"], "stray"),

@@ -156,23 +156,34 @@ pub fn run(options: &Options) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let mut document =
         Document { remarks: REMARKS.map(ToOwned::to_owned).to_vec(), ..Document::new() };
-    for &mtu in &options.mtus {
-        let lab = Lab::builder().name(&options.name).mtu(mtu).interrupt(&interrupt).up()?;
+    'mtus: for &mtu in &options.mtus {
+        let lab = match Lab::builder().name(&options.name).mtu(mtu).interrupt(&interrupt).up() {
+            Err(Error::Interrupted) => break,
+            lab => lab?,
+        };
         let mut bench = Bench::new(&lab, &interrupt)?;
         for load in options.loads() {
-            let measured = in_turns(options, &mut bench, &subjects, &load)?;
+            let measured = in_turns(options, &mut bench, &subjects, &load, &interrupt)?;
             eprint!("{}", table::head(mtu, load, options.rounds, options.time.as_secs_f64()));
             for (subject, outcome) in subjects.iter().zip(measured) {
-                report(options, &lab, subject, &load, outcome, &mut document)?;
+                // What a signal came before has nothing to tell.
+                if !outcome.as_ref().is_ok_and(Vec::is_empty) {
+                    report(options, &lab, subject, &load, outcome, &mut document)?;
+                }
+            }
+            if interrupt.is_set() {
+                lab.remove()?;
+                break 'mtus;
             }
         }
         lab.remove()?;
     }
     eprint!("{}", table::LEGEND);
+    document.interrupted = interrupt.is_set();
     if let Some(json) = &mut json {
         document::write(&document, json)?;
     }
-    Ok(())
+    if document.interrupted { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 /// What came of measuring someone: the rounds, or why there are none.
@@ -184,6 +195,7 @@ fn in_turns(
     bench: &mut Bench<'_>,
     subjects: &[Subject],
     load: &Load,
+    interrupt: &Interrupt,
 ) -> Result<Vec<Rounds>> {
     let mut rounds: Vec<Rounds> = subjects.iter().map(inapplicable).collect();
     let indices: Vec<usize> = (0..subjects.len()).collect();
@@ -196,9 +208,12 @@ fn in_turns(
             let subject = &subjects[index];
             let (name, reading) = (subject.receiver.name(), subject.reading.name());
             progress.says(format!("round {} of {}: {name}, {reading}", round + 1, options.rounds));
-            match bench.measure(subject, load)? {
-                Outcome::Measured(one) => measured.push(*one),
-                Outcome::Inapplicable(why) => rounds[index] = Err(why),
+            match bench.measure(subject, load) {
+                // A terminal's signal ends the receiver too, which may be noticed first.
+                Err(_) if interrupt.is_set() => return Ok(rounds),
+                Err(error) => return Err(error),
+                Ok(Outcome::Measured(one)) => measured.push(*one),
+                Ok(Outcome::Inapplicable(why)) => rounds[index] = Err(why),
             }
             progress.did(each);
         }

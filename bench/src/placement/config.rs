@@ -32,6 +32,8 @@ impl ConfigFile {
         };
         // A link is kept, and what it points to replaced.
         let (path, text) = match fs::canonicalize(path) {
+            // It will be replaced, which is no good for a device or a pipe.
+            Ok(real) if !real.is_file() => return Err(wrong(&"it is no ordinary file")),
             Ok(real) => (real.clone(), fs::read_to_string(real).map_err(|error| wrong(&error))?),
             Err(error) if error.kind() == ErrorKind::NotFound => (path.to_owned(), String::new()),
             Err(error) => return Err(wrong(&error)),
@@ -124,6 +126,12 @@ mod tests {
         ConfigFile::open(&path).expect("it can be read").write(&placement()).expect("written");
         assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 1, "nothing else is left");
         fs::read_to_string(&path).expect("there")
+    }
+
+    #[test]
+    fn a_device_is_refused_and_not_replaced() {
+        let error = ConfigFile::open(Path::new("/dev/zero")).expect_err("no file");
+        assert!(error.to_string().contains("no ordinary file"), "{error}");
     }
 
     #[test]

@@ -3,13 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use mpxdp_bench::Interrupt;
 use mpxdp_bench::document::{Document, Latency, Percentiles, Row};
 use mpxdp_bench::lab::{Family, Lab, Running, Side};
 use mpxdp_bench::latency::histogram;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use super::harness::{BENCH, LIMIT, Rig, finish, lab_name, privileged};
 
@@ -171,4 +175,28 @@ fn a_sender_of_something_else_is_refused_by_the_reader() {
     assert_eq!(reader.status.code(), Some(1));
     assert!(reader.stderr.contains("no sender of this benchmark"), "{}", reader.stderr);
     rig.assert_detached();
+}
+
+#[test]
+fn a_signal_keeps_what_was_measured() {
+    if !privileged() {
+        return;
+    }
+    let name = lab_name();
+    let mut command = Command::new(BENCH);
+    command.args(["latency", "--name", &name, "--seconds", "0.2", "--rounds", "1000"]);
+    command.args(["--receivers", "kernel-tcp", "--reader", "sleep", "--json", "-"]);
+    // As a terminal does it: to the processes of the measurement, too.
+    command.env("MPXDP_BENCH_PROGRESS", "1").process_group(0);
+    let mut running = Running::start("latency", &mut command, &[]).expect("it starts");
+    running.wait_for("round 2 of", LIMIT, &Interrupt::never()).expect("a round passes");
+    killpg(Pid::from_raw(running.pid().cast_signed()), Signal::SIGINT).expect("it runs");
+    let ended = running.wait(Duration::from_secs(60), &Interrupt::never()).expect("it ends");
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
+    assert!(!Path::new("/run/netns").join(format!("{name}-snd")).exists());
+    let document: Document = serde_json::from_slice(&ended.stdout).expect("a document");
+    assert!(document.interrupted);
+    assert_eq!(document.results.len(), 1);
+    assert!(document.results[0].rounds > 0);
 }

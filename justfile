@@ -88,12 +88,12 @@ valgrind:
 
 # Fuzzes a target for so many seconds, from the kept inputs on (endpoint, options, range_set, pcap).
 fuzz TARGET="endpoint" SECONDS="60": fuzzer
-    mkdir -p fuzz/work/{{TARGET}}
-    cargo +nightly fuzz run --fuzz-dir fuzz {{TARGET}} fuzz/work/{{TARGET}} fuzz/corpus/{{TARGET}} -- -max_total_time={{SECONDS}} -timeout=60
+    mkdir -p fuzz/new/{{TARGET}}
+    cargo +nightly fuzz run --fuzz-dir fuzz {{TARGET}} fuzz/new/{{TARGET}} fuzz/corpus/{{TARGET}} -- -max_total_time={{SECONDS}} -timeout=60
 
 # Keeps of what fuzzing found the inputs that reach something that no kept one does.
 fuzz-keep TARGET="endpoint": fuzzer
-    cargo +nightly fuzz run --fuzz-dir fuzz {{TARGET}} fuzz/corpus/{{TARGET}} fuzz/work/{{TARGET}} -- -merge=1
+    cargo +nightly fuzz run --fuzz-dir fuzz {{TARGET}} fuzz/corpus/{{TARGET}} fuzz/new/{{TARGET}} -- -merge=1
 
 # Says what fuzzing lacks, and installs cargo-fuzz if that is all.
 [private]

@@ -11,11 +11,12 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mpxdp_bench::demo;
-use mpxdp_bench::document::{self, Target};
+use mpxdp_bench::document::Target;
 use mpxdp_bench::lab::{Family, Lab, Side};
 use mpxdp_bench::relay::{self, Relay};
 use mpxdp_bench::remote::{self, ServeOptions};
@@ -23,6 +24,8 @@ use mpxdp_bench::traffic::socket::Protocol;
 use mpxdp_bench::traffic::{receiver, sender};
 use mpxdp_bench::trial::Receiver;
 use mpxdp_bench::{Error, Interrupt, Result};
+use mpxdp_cli::say;
+use mpxdp_cli::usage::{self, Refused};
 use mpxdp_sim::middlebox::ChainSpec;
 use serde::Serialize;
 
@@ -73,7 +76,8 @@ enum Command {
 
 #[derive(Subcommand)]
 enum LabCommand {
-    /// Make the lab; one that is up already with the same shape is left as it is.
+    /// Make the lab; one that is up already with the same shape is left as it is, and one with another
+    /// shape has to be removed first.
     Up {
         #[command(flatten)]
         name: Name,
@@ -257,9 +261,9 @@ struct DemoArguments {
     /// Write one JSON document to a file or (-) standard output.
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
-    /// Draw the result as an SVG picture.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    /// Draw the result as an SVG picture, in a file or (-) on standard output.
+    #[arg(long, value_name = "FILE|-")]
+    plot: Option<Target>,
     /// What the namespaces' names start with.
     #[arg(long, default_value = "mpxdp-demo", value_name = "PREFIX")]
     name: String,
@@ -291,13 +295,22 @@ fn link_and_chain(text: &str) -> std::result::Result<(u32, ChainSpec), String> {
 }
 
 /// Runs what the command line asks for and returns the exit code.
-pub(crate) fn run() -> Result<u8> {
-    match Cli::parse().command {
+pub(crate) fn run() -> Result<ExitCode> {
+    match usage::parse::<Cli>("mpxdp-bench") {
+        Ok(cli) => dispatch(cli.command).map(ExitCode::from),
+        Err(Refused::Wrong(line)) => Err(Error::Usage(line)),
+        Err(Refused::Shown(code)) => Ok(code),
+        Err(Refused::NotShown(line)) => Err(Error::Failed(line)),
+    }
+}
+
+fn dispatch(command: Command) -> Result<u8> {
+    match command {
         Command::Lab(command) => lab(command),
         Command::Demo(arguments) => {
             let exact = demo::run(&demo::Options {
                 name: arguments.name,
-                time: Duration::from_secs_f64(arguments.seconds.max(0.1)),
+                time: Duration::from_secs_f64(arguments.seconds),
                 rounds: arguments.rounds,
                 mtus: arguments.mtu,
                 receivers: arguments.receivers,
@@ -340,7 +353,9 @@ pub(crate) fn run() -> Result<u8> {
 fn relay(arguments: RelayArguments) -> Result<u8> {
     let RelayArguments { left, right, chain, seed, json } = arguments;
     let interrupt = Interrupt::install()?;
-    let mut to = json.map(|target| target.open()).transpose()?;
+    if let Some(json) = &json {
+        json.check("--json")?;
+    }
     let options = relay::Options { left, right, chain, seed };
     let relay = Relay::open(&options)?;
     // Whoever started this may be gone, and then there is nobody to tell.
@@ -349,8 +364,8 @@ fn relay(arguments: RelayArguments) -> Result<u8> {
     let _ = writeln!(stderr, "{} {left} -- {right} {chain}", relay::READY);
     let report = relay.run(&interrupt)?;
     let _ = write!(stderr, "{report}");
-    if let Some(to) = &mut to {
-        document::write(&report, to.as_mut())?;
+    if let Some(json) = &json {
+        json.put(&report)?;
     }
     Ok(0)
 }
@@ -389,7 +404,7 @@ fn lab(command: LabCommand) -> Result<u8> {
         }
         LabCommand::Down { name } => {
             let there = Lab::down(&name.name)?;
-            eprintln!("{}", if there { "lab removed" } else { "no lab was up" });
+            say::line(format_args!("{}", if there { "lab removed" } else { "no lab was up" }));
             Ok(0)
         }
         LabCommand::Exec { name, side, command } => {
@@ -418,7 +433,7 @@ fn describe(lab: &Lab) {
                 lab.address(side, link, Family::V6)
             )
         });
-        eprintln!("{sender} -- {receiver}");
+        say::line(format_args!("{sender} -- {receiver}"));
     }
 }
 

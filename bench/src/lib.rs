@@ -16,6 +16,9 @@
 //!
 //! Everything here is for tests and benchmarks; an application links the crate `mpxdp` instead.
 
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
+
+mod conclude;
 pub mod demo;
 pub mod document;
 pub mod environment;
@@ -24,6 +27,7 @@ mod interrupt;
 pub mod lab;
 pub mod latency;
 pub mod measure;
+mod options;
 mod owner;
 pub mod page;
 pub mod pipeline;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use mpxdp::{Checksums, Mode, NicConfig, Placement};
+use mpxdp_cli::files;
 
 use crate::address::{Announce, parse_listen};
 use crate::config::RecvFile;
 use crate::failure::Failure;
 use crate::output::OutputSpec;
-use crate::output::file::parent;
 use crate::report::ReportSpec;
 
 /// Multipath TCP in user space on AF_XDP.
@@ -262,7 +262,7 @@ impl RecvSettings {
         }
         if let (OutputSpec::File(output), Some(ReportSpec::File(report))) =
             (&self.output, &self.report)
-            && same_place(output, report)
+            && files::same(output, report)
         {
             return Err(Failure::usage(format!(
                 "--output and --report both name {}; give them different files",
@@ -299,34 +299,6 @@ pub(crate) fn parse_checksums(text: &str) -> Result<Checksums, String> {
     }
 }
 
-/// Whether two paths name the same regular file, as far as their text or the file system tells.
-fn same_place(one: &PathBuf, other: &PathBuf) -> bool {
-    // A file that is not there yet lies in a folder that is.
-    let real = |path: &PathBuf| match path.canonicalize() {
-        Ok(real) => real.is_file().then_some(real),
-        Err(_) => Some(parent(path).canonicalize().ok()?.join(path.file_name()?)),
-    };
-    (one == other && !one.exists()) || real(one).is_some_and(|one| Some(one) == real(other))
-}
-
-/// One line of what clap has to say about a wrong command line.
-pub(crate) fn wrong_usage(error: &clap::Error) -> Failure {
-    let text = error.render().to_string();
-    let mut line = String::new();
-    for part in text.lines().map(str::trim) {
-        if part.starts_with("Usage:") || part.starts_with("For more information") {
-            break;
-        }
-        if !part.is_empty() {
-            if !line.is_empty() {
-                line.push_str(if line.ends_with(':') { " " } else { "; " });
-            }
-            line.push_str(part.strip_prefix("error: ").unwrap_or(part));
-        }
-    }
-    Failure::usage(format!("{line}; see mpxdp --help"))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -336,7 +308,7 @@ mod tests {
 
     fn only(arguments: &[&str]) -> Result<RecvSettings, Failure> {
         let cli = Cli::try_parse_from(["mpxdp", "recv"].iter().chain(arguments))
-            .map_err(|e| wrong_usage(&e))?;
+            .map_err(|e| Failure::usage(mpxdp_cli::usage::wrong("mpxdp", &e)))?;
         let Command::Recv(args) = cli.command;
         args.settle()
     }
@@ -489,7 +461,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let error = Cli::try_parse_from(["mpxdp", "recv", "--listen", "[::]:1"]).unwrap_err();
-        let text = wrong_usage(&error).to_string();
+        let text = mpxdp_cli::usage::wrong("mpxdp", &error);
         assert!(text.contains("--nic"), "{text}");
         assert!(!text.contains('\n'), "{text}");
     }

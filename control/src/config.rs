@@ -9,12 +9,13 @@ use std::path::Path;
 use std::str::FromStr;
 
 use mpxdp::{Checksums, Mode, NicConfig, Placement};
+use mpxdp_cli::describe;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, de};
 
 use crate::address::{Announce, parse_listen};
 use crate::cli::{parse_checksums, parse_connections};
-use crate::failure::{Failure, describe};
+use crate::failure::Failure;
 use crate::output::OutputSpec;
 use crate::report::ReportSpec;
 
@@ -26,7 +27,7 @@ pub(crate) struct RecvFile {
     pub(crate) nic: Vec<NicConfig>,
     #[serde(deserialize_with = "listen")]
     pub(crate) listen: Option<SocketAddr>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "announce")]
     pub(crate) announce: Vec<Announce>,
     #[serde(deserialize_with = "text")]
     pub(crate) output: Option<OutputSpec>,
@@ -105,6 +106,17 @@ where
     texts.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(D::Error::custom)
 }
 
+/// As on the command line, where nothing cannot be named.
+fn announce<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Announce>, D::Error> {
+    let named: Vec<Announce> = list(from)?;
+    if named.is_empty() {
+        return Err(D::Error::custom(
+            "announce has no address: write \"none\" to announce nothing, or leave it out for \"auto\"",
+        ));
+    }
+    Ok(named)
+}
+
 fn listen<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
     parse_listen(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
@@ -114,9 +126,14 @@ fn checksums<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Checksums>, D:
 }
 
 fn connections<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NonZeroU64>, D::Error> {
-    let number = i64::deserialize(from)
-        .map_err(|_| D::Error::custom("it is no number, which it is written as without quotes"))?;
-    parse_connections(&number.to_string()).map(Some).map_err(D::Error::custom)
+    let number = match toml::Value::deserialize(from)? {
+        toml::Value::Integer(number) => number.to_string(),
+        toml::Value::Float(number) => {
+            return Err(D::Error::custom(format!("{number:?} is not a whole number")));
+        }
+        _ => return Err(D::Error::custom("it is no number, which is written without quotes")),
+    };
+    parse_connections(&number).map(Some).map_err(D::Error::custom)
 }
 
 #[cfg(test)]
@@ -144,7 +161,10 @@ mod tests {
             ("nic = [\"eth0\", 7]\n", 1, &["7"]),
             ("nic = \"eth0:cpu=1\"\n", 1, &["cpu=1"]),
             ("connections = 0\n", 1, &["name 1 or more"]),
-            ("connections = \"2\"\n", 1, &["no number"]),
+            ("connections = \"2\"\n", 1, &["no number", "without quotes"]),
+            ("\nconnections = 1.5\n", 2, &["1.5 is not a whole number"]),
+            ("connections = -1\n", 1, &["-1"]),
+            ("announce = []\n", 1, &["no address", "none", "auto"]),
             ("checksums = true\n", 1, &["string"]),
             ("checksums = \"yes\"\n", 1, &["auto, on, off"]),
             ("placement = \"wrker=1\"\n", 1, &["wrker=1"]),

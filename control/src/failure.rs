@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use mpxdp_cli::{describe, one_line};
+
 /// Why the command could not do what it was asked. Its text is one line: what, where, what to do.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -58,13 +60,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // What comes from elsewhere may hold line breaks; the promise is one line.
-        for (n, line) in self.message.lines().enumerate() {
-            if n > 0 {
-                f.write_str(" ")?;
-            }
-            f.write_str(line.trim())?;
-        }
-        Ok(())
+        f.write_str(&one_line(&self.message))
     }
 }
 
@@ -75,14 +71,6 @@ impl From<mpxdp::Error> for Failure {
             mpxdp::ErrorKind::Runtime => Kind::Runtime,
         };
         Self { kind, message: error.to_string() }
-    }
-}
-
-/// The kernel's words for an error, without the number that Rust appends.
-pub(crate) fn describe(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(code) => nix::errno::Errno::from_raw(code).desc().to_owned(),
-        None => error.to_string(),
     }
 }
 
@@ -103,11 +91,5 @@ mod tests {
         assert!(usage.to_string().starts_with("nope0: no such interface"));
         let runtime: Failure = mpxdp::Error::NicDown { nic: "eth9".to_owned() }.into();
         assert_eq!(runtime.kind(), Kind::Runtime);
-    }
-
-    #[test]
-    fn the_kernels_words_come_without_its_number() {
-        let error = io::Error::from_raw_os_error(libc::ENOSPC);
-        assert_eq!(describe(&error), "No space left on device");
     }
 }

@@ -2,20 +2,19 @@
 //! here is a change of an interface.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use mpxdp::port::{FrameAccount, PortStatistics};
 use mpxdp::{NicReport, PortReport, SubflowStatistics, WorkerReport};
-use nix::unistd::AccessFlags;
+use mpxdp_cli::{describe, files};
 use serde::Serialize;
 
-use crate::failure::{Failure, describe};
-use crate::output::file::{may, may_create_in, parent};
+use crate::failure::Failure;
 use crate::units;
 
 /// The value of `--report`.
@@ -47,22 +46,8 @@ impl ReportSpec {
     /// A [`Failure`] of usage if it cannot.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let Self::File(path) = self else { return Ok(()) };
-        let unwritable = |e: io::Error| Failure::unwritable("--report", path, &e);
-        match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => {
-                Err(unwritable(io::Error::from_raw_os_error(libc::EISDIR)))
-            }
-            Ok(metadata) => {
-                may(path, AccessFlags::W_OK).map_err(unwritable)?;
-                // A regular file is replaced as a whole, which is up to its directory.
-                if metadata.is_file() { may_create_in(parent(path)) } else { Ok(()) }
-            }
-            .map_err(unwritable),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                may_create_in(parent(path)).map_err(unwritable)
-            }
-            Err(e) => Err(unwritable(e)),
-        }
+        let checked = files::writable(path).map(drop);
+        checked.map_err(|e| Failure::unwritable("--report", path, &e))
     }
 
     /// Writes the report. A file appears, or is replaced, as a whole.
@@ -84,33 +69,10 @@ impl ReportSpec {
                 out.write_all(&text).and_then(|()| out.flush()).map_err(|e| failed("-", &e))
             }
             Self::File(path) => {
-                replace(path, &text).map_err(|e| failed(&path.display().to_string(), &e))
+                files::write(path, &text).map_err(|e| failed(&path.display().to_string(), &e))
             }
         }
     }
-}
-
-/// Puts a file with this text in the place of the one that is there, if any. Who waits for the file
-/// to appear never sees a part of it.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    // Pipes and devices cannot be replaced; a link is kept, and what it points to replaced.
-    let path = match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_file() => {
-            return OpenOptions::new().write(true).open(path)?.write_all(text);
-        }
-        Ok(_) => fs::canonicalize(path)?,
-        Err(_) => path.to_owned(),
-    };
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = path.with_file_name(name);
-    let written = File::create(&new)
-        .and_then(|mut file| file.write_all(text))
-        .and_then(|()| fs::rename(&new, &path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
 }
 
 /// The whole document.

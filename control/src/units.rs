@@ -40,6 +40,18 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
+/// A time below which a rate says nothing: it would be that of copying what had come already.
+const TOO_SHORT: Duration = Duration::from_millis(10);
+
+/// Bytes in a time, with their rate if the time is long enough to mean something.
+pub(crate) fn transfer(amount: u64, time: Duration) -> String {
+    let amount_text = bytes(amount);
+    if time < TOO_SHORT {
+        return format!("{amount_text} in less than 0.01 s");
+    }
+    format!("{amount_text} in {}, {}", span(time), rate(bits_per_second(amount, time)))
+}
+
 /// `1 connection`, `2 connections`.
 pub(crate) fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
@@ -71,6 +83,15 @@ mod tests {
         assert_eq!(span(Duration::from_millis(1234)), "1.23 s");
         assert_eq!(span(Duration::from_secs(61)), "1:01");
         assert_eq!(span(Duration::from_secs(3600 + 62)), "1:01:02");
+    }
+
+    #[test]
+    fn a_rate_is_told_only_of_a_time_that_means_something() {
+        let told = |bytes, micros| transfer(bytes, Duration::from_micros(micros));
+        assert_eq!(told(100_000, 2), "100.0 kB in less than 0.01 s");
+        assert_eq!(told(100_000, 9_999), "100.0 kB in less than 0.01 s");
+        assert_eq!(told(0, 0), "0 B in less than 0.01 s");
+        assert_eq!(told(100_000, 10_000), "100.0 kB in 0.01 s, 80.0 Mbit/s");
     }
 
     #[test]

@@ -121,3 +121,27 @@ fn the_version_and_the_help_go_to_standard_output() {
         assert!(help.contains(option), "{option} is not in the help");
     }
 }
+
+/// Nothing can be written to it: its reader is gone.
+fn broken_pipe() -> std::process::Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn nobody_at_standard_error_or_output_is_no_reason_to_panic() {
+    for (arguments, code) in [
+        (&["recv", "--nic", "no-such-nic0", "--listen", "10.0.0.2:5000"][..], 2),
+        (&["recv", "--frobnicate"], 2),
+        (&[], 2),
+        (&["--help"], 1),
+        (&["--version"], 1),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mpxdp"));
+        command.args(arguments).env("RUST_LOG", "trace");
+        command.stdout(broken_pipe()).stderr(broken_pipe());
+        let status = command.status().expect("the binary runs");
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
-use mpxdp_bench::document::{self, Target};
+use mpxdp_bench::document::Target;
 use mpxdp_bench::pipeline::{self, Amount, Plan};
 use mpxdp_bench::{Error, Interrupt, Result};
 
@@ -66,7 +66,9 @@ pub(super) fn run(arguments: PipelineArguments) -> Result<u8> {
     };
     let cases = plan.cases()?.len();
     let interrupt = Interrupt::install()?;
-    let mut to = json.map(|target| target.open()).transpose()?;
+    if let Some(json) = &json {
+        json.check("--json")?;
+    }
     // Whoever started this may be gone, and then there is nobody to tell.
     let mut stderr = io::stderr();
     let mut done = 0;
@@ -75,8 +77,8 @@ pub(super) fn run(arguments: PipelineArguments) -> Result<u8> {
         let _ = write!(stderr, "\rcase {done} of {cases}");
     })?;
     let _ = writeln!(stderr, "\r{}", pipeline::summary(&document));
-    if let Some(to) = &mut to {
-        document::write(&document, to.as_mut())?;
+    if let Some(json) = &json {
+        json.put(&document)?;
     }
     if document.interrupted { Err(Error::Interrupted) } else { Ok(0) }
 }

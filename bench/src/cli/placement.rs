@@ -76,7 +76,7 @@ impl Arguments {
             mtus: self.mtu,
             subflows: self.subflows,
             links: self.links,
-            time: Duration::from_secs_f64(self.seconds.max(0.1)),
+            time: Duration::from_secs_f64(self.seconds),
             rounds: self.rounds,
             limit: self.limit,
             placements: self.placement,

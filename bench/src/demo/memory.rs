@@ -44,29 +44,33 @@ struct Transfer {
 }
 
 /// Runs the demo without a lab, `why` saying what is missing for one.
-pub(super) fn run(options: &Options, why: &str) -> Result<Document> {
-    let interrupt = Interrupt::install()?;
-    let mut document = Document {
-        remarks: vec![format!(
-            "NO LAB ({why}): what ran is the same receive path (worker, subflow, receive ring, \
+pub(super) fn run(
+    options: &Options,
+    why: &str,
+    interrupt: &Interrupt,
+    document: &mut Document,
+) -> Result<()> {
+    document.remarks = vec![format!(
+        "NO LAB ({why}): what ran is the same receive path (worker, subflow, receive ring, \
              reader) over the port in memory, from a client in memory, not over AF_XDP and not \
              from the Linux kernel. The kernel's receivers are left out, since nothing that can be \
              measured without a lab compares with them; cores are those of worker and reader."
-        )],
-        ..Document::new()
-    };
+    )];
     for &mtu in &options.mtus {
         progress(&format!("MTU {mtu}: are the bytes right?"));
-        document.exactness.push(exactness(mtu, &interrupt)?);
+        document.exactness.push(exactness(mtu, interrupt)?);
         let mut transfers = Vec::new();
-        for round in 0..options.rounds {
+        let ended = (0..options.rounds).try_for_each(|round| {
             progress(&format!("MTU {mtu}: round {} of {}", round + 1, options.rounds));
-            transfers.push(transfer(mtu, BYTES, false, &interrupt)?);
+            transfers.push(transfer(mtu, BYTES, false, interrupt)?);
+            Ok(())
+        });
+        if !transfers.is_empty() {
+            document.results.push(row(mtu, &transfers));
         }
-        document.results.push(row(mtu, &transfers));
+        ended?;
     }
-    progress("");
-    Ok(document)
+    Ok(())
 }
 
 fn exactness(mtu: u32, interrupt: &Interrupt) -> Result<Exactness> {

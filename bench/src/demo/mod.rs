@@ -14,14 +14,15 @@ mod plot;
 mod table;
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::document::{self, Document, Ratio, Round, Row, Target, Tried};
+use crate::conclude::conclude;
+use crate::document::{Document, Ratio, Round, Row, Target, Tried};
 use crate::environment;
 use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
 use crate::lab::{self, Lab};
+use crate::options;
 use crate::trial::{Bench, Outcome, Place, Programs, Receiver, Trial, order, places};
 
 /// What the demo is to do.
@@ -40,9 +41,30 @@ pub struct Options {
     /// Where the document goes, if anywhere.
     pub json: Option<Target>,
     /// Where the result is drawn, as SVG, if anywhere.
-    pub plot: Option<PathBuf>,
+    pub plot: Option<Target>,
     /// Show the receive path without the privileges that a lab needs.
     pub unprivileged: bool,
+}
+
+impl Options {
+    /// Fails unless all of it makes sense, so that nothing is found out in the middle of the run.
+    fn check(&self) -> Result<()> {
+        options::list("--mtu", &self.mtus)?;
+        options::list("--receivers", self.receivers.iter().map(|one| one.name()))?;
+        options::rounds(self.rounds)?;
+        options::seconds(self.time)?;
+        for &mtu in &self.mtus {
+            Lab::builder().name(&self.name).mtu(mtu).check()?;
+        }
+        if let Some(json) = &self.json {
+            json.check("--json")?;
+        }
+        if let Some(plot) = &self.plot {
+            plot.check("--plot")?;
+            self.json.iter().try_for_each(|json| json.check_apart("--json", plot, "--plot"))?;
+        }
+        Ok(())
+    }
 }
 
 /// How long a placement is tried for, at most.
@@ -58,43 +80,39 @@ const WARMUP: (u32, Duration) = (4, Duration::from_millis(250));
 ///
 /// If something is missing or a transfer failed.
 pub fn run(options: &Options) -> Result<bool> {
-    if options.rounds == 0 || options.mtus.is_empty() || options.receivers.is_empty() {
-        return Err(Error::Usage("--rounds, --mtu and --receivers must not be empty".into()));
-    }
-    let mut json = options.json.as_ref().map(Target::open).transpose()?;
+    options.check()?;
+    let mut document = Document::new();
     let missing = if options.unprivileged {
         Some("asked for".to_owned())
     } else {
         lab::privilege().err().map(|error| error.to_string())
     };
-    let document = match missing {
-        Some(why) => memory::run(options, &why)?,
-        None => in_lab(options)?,
+    let interrupt = Interrupt::install()?;
+    let ended = match missing {
+        Some(why) => memory::run(options, &why, &interrupt, &mut document),
+        None => in_labs(options, &interrupt, &mut document),
     };
-    let exact = document.exactness.iter().all(|pass| pass.exact);
-    eprint!("{}", table::render(&document));
-    if let Some(json) = &mut json {
-        document::write(&document, json)?;
+    progress("");
+    document.ratios = ratios(&document.results);
+    // A terminal's signal ends the processes of a measurement too, which may be noticed first.
+    let ended = interrupt.check().and(ended);
+    let ended = conclude(&mut document, ended, table::render, options.json.as_ref());
+    if let Some(to) = options.plot.as_ref().filter(|_| !document.results.is_empty()) {
+        to.write("--plot", plot::draw(&document)?.as_bytes())?;
     }
-    if let Some(path) = &options.plot {
-        plot::draw(&document, path)?;
-    }
-    Ok(exact)
+    ended?;
+    Ok(document.exactness.iter().all(|pass| pass.exact))
 }
 
 /// The demo over veth.
-fn in_lab(options: &Options) -> Result<Document> {
-    let interrupt = Interrupt::install()?;
+fn in_labs(options: &Options, interrupt: &Interrupt, document: &mut Document) -> Result<()> {
     let programs = Programs::find()?;
-    let mut document = Document {
-        remarks: vec![table::WHY_TWICE.into(), table::HOW_CPU.into()],
-        ..Document::new()
-    };
+    document.remarks = vec![table::WHY_TWICE.into(), table::HOW_CPU.into()];
     let with_mpxdp = options.receivers.contains(&Receiver::Mpxdp);
     let folder = tempfile::tempdir().context(|| "cannot make a folder for the exactness pass")?;
     for &mtu in &options.mtus {
-        let lab = Lab::builder().name(&options.name).mtu(mtu).interrupt(&interrupt).up()?;
-        let mut bench = Bench::new(&lab, &programs, &interrupt);
+        let lab = Lab::builder().name(&options.name).mtu(mtu).interrupt(interrupt).up()?;
+        let mut bench = Bench::new(&lab, &programs, interrupt);
         if with_mpxdp {
             progress(&format!("MTU {mtu}: are the bytes right?"));
             document.exactness.push(checks::exactness(&mut bench, folder.path())?);
@@ -106,16 +124,14 @@ fn in_lab(options: &Options) -> Result<Document> {
             }
         }
         document.environment.nics = bench.nics();
-        document.results.extend(side_by_side(options, &mut bench)?);
+        side_by_side(options, &mut bench, document)?;
         lab.remove()?;
     }
-    progress("");
-    document.ratios = ratios(&document.results);
-    Ok(document)
+    Ok(())
 }
 
-/// All receivers at one MTU.
-fn side_by_side(options: &Options, bench: &mut Bench<'_>) -> Result<Vec<Row>> {
+/// All receivers at one MTU. What was measured of them is in the document, whatever comes then.
+fn side_by_side(options: &Options, bench: &mut Bench<'_>, document: &mut Document) -> Result<()> {
     let cpus = environment::cpus();
     let mtu = bench.mtu();
     let mut best = Vec::new();
@@ -139,14 +155,17 @@ fn side_by_side(options: &Options, bench: &mut Bench<'_>) -> Result<Vec<Row>> {
         best.push((rows.len() - 1, trial));
     }
     let mut measured: Vec<Vec<Outcome>> = best.iter().map(|_| Vec::new()).collect();
-    for round in 0..options.rounds {
-        for (index, trial) in order(&best, round) {
-            let (round, of) = (round + 1, options.rounds);
-            progress(&format!("MTU {mtu}: round {round} of {of}, {}", trial.receiver.name()));
-            measured[index].push(bench.measure(&trial)?);
-        }
-    }
-    Ok(rows.into_iter().zip(measured).map(|(row, outcomes)| filled(row, outcomes)).collect())
+    let mut turns = (0..options.rounds)
+        .flat_map(|round| order(&best, round).into_iter().map(move |next| (round, next)));
+    let ended = turns.try_for_each(|(round, (index, trial))| {
+        let (round, of) = (round + 1, options.rounds);
+        progress(&format!("MTU {mtu}: round {round} of {of}, {}", trial.receiver.name()));
+        measured[index].push(bench.measure(&trial)?);
+        Ok(())
+    });
+    let rows = rows.into_iter().zip(measured).filter(|(_, outcomes)| !outcomes.is_empty());
+    document.results.extend(rows.map(|(row, outcomes)| filled(row, outcomes)));
+    ended
 }
 
 fn trial(receiver: Receiver, place: &Place, time: Duration) -> Trial {

@@ -1,7 +1,5 @@
 //! The demo's result as a picture: a bar for each receiver at each MTU, with the spread of rounds.
 
-use std::path::Path;
-
 use plotters::prelude::*;
 
 use crate::document::{Document, Row};
@@ -24,16 +22,16 @@ const fn colour(receiver: Receiver) -> RGBColor {
     }
 }
 
-/// Draws `document` into the SVG file at `path`.
+/// `document` as the text of an SVG picture.
 ///
 /// # Errors
 ///
-/// If the file cannot be written.
-pub(super) fn draw(document: &Document, path: &Path) -> Result<()> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Error::Failed(format!("cannot draw {}: {error}; is the folder there?", path.display()))
-    };
-    draw_on(document, &SVGBackend::new(path, SIZE).into_drawing_area()).map_err(|e| failed(&e))
+/// If it cannot be drawn.
+pub(super) fn draw(document: &Document) -> Result<String> {
+    let mut text = String::new();
+    draw_on(document, &SVGBackend::with_string(&mut text, SIZE).into_drawing_area())
+        .map_err(|error| Error::failed("cannot draw the result", error))?;
+    Ok(text)
 }
 
 type Drawn<B> = std::result::Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;

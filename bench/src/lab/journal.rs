@@ -35,6 +35,11 @@ impl Entry {
         Ok(Self { spec, owner: Some(Owner::current()?), complete: true })
     }
 
+    /// The process that has it, if that runs.
+    pub(super) fn user(&self) -> Option<&Owner> {
+        self.owner.as_ref().filter(|owner| owner.is_alive())
+    }
+
     /// Whether the process that it should have gone with is gone.
     pub(super) fn is_orphan(&self) -> bool {
         self.owner.as_ref().is_some_and(|owner| !owner.is_alive())

@@ -12,7 +12,8 @@
 //!
 //! A lab that a process made with [`Builder::up`] goes away with the [`Lab`], and a lab whose
 //! process was killed goes away with the next one that starts. [`Lab::keep`] leaves it in place, as
-//! `mpxdp-bench lab up` does, until [`Lab::down`].
+//! `mpxdp-bench lab up` does, until [`Lab::down`]. A lab that a process uses is nobody else's to
+//! replace or remove, and a kept one is replaced by none of another shape.
 
 mod journal;
 mod process;
@@ -30,6 +31,8 @@ use std::process::Command;
 pub use process::{Ended, Running};
 pub use spec::{Builder, Spec};
 pub use tool::privilege;
+
+use mpxdp_cli::say;
 
 use crate::error::{Context, Error, Result};
 use crate::relay::Report;
@@ -107,11 +110,19 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// If privilege is missing or the system refuses.
+    /// If privilege is missing, another process uses the lab, or the system refuses.
     pub fn down(name: &str) -> Result<bool> {
         spec::check_name(name)?;
         tool::require_privilege()?;
         let lock = journal::lock()?;
+        let entry = journal::read(name)?;
+        if let Some(user) = entry.as_ref().and_then(journal::Entry::user)
+            && user.pid() != std::process::id()
+        {
+            return Err(Error::Failed(format!(
+                "lab {name:?} is in use by {user}: end that, and the lab goes with it"
+            )));
+        }
         teardown::remove(&lock, name)
     }
 
@@ -255,7 +266,10 @@ impl Drop for Lab {
         if self.removed_on_drop
             && let Err(error) = self.take_down()
         {
-            eprintln!("mpxdp-bench: lab {:?} is not wholly removed: {error}", self.spec.name);
+            say::line(format_args!(
+                "mpxdp-bench: lab {:?} is not wholly removed: {error}",
+                self.spec.name
+            ));
         }
     }
 }

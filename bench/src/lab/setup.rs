@@ -21,6 +21,11 @@ pub(super) fn refuse_foreign(spec: &Spec) -> Result<()> {
     Ok(())
 }
 
+/// Whether there is still any namespace of a lab.
+pub(super) fn any_is_there(spec: &Spec) -> bool {
+    spec.namespaces().iter().any(|namespace| exists(namespace))
+}
+
 fn exists(namespace: &str) -> bool {
     Path::new("/run/netns").join(namespace).exists()
 }

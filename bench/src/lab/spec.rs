@@ -252,13 +252,14 @@ impl Builder {
         self.spec.check()
     }
 
-    /// Makes the lab. A kept lab of the same name and shape that is up already is taken as it is;
-    /// one of another shape is replaced. Labs whose makers were killed are removed on the way.
+    /// Makes the lab. A kept lab of the same name and shape that is up already is taken as it is.
+    /// Labs whose makers were killed are removed on the way.
     ///
     /// # Errors
     ///
-    /// A value out of range, a missing tool or privilege, a namespace of that name that no lab
-    /// made, or a refusal of the system. Nothing is left behind then.
+    /// A value out of range, a missing tool or privilege, a lab of that name that a process uses or
+    /// that is kept with another shape, a namespace of that name that no lab made, or a refusal of the
+    /// system. Nothing is left behind then.
     pub fn up(self) -> Result<Lab> {
         let Self { spec, kept, interrupt, relay_program } = self;
         spec.check()?;
@@ -266,16 +267,13 @@ impl Builder {
         tool::require_tools()?;
         let lock = journal::lock()?;
         teardown::sweep(&lock)?;
-        let earlier = journal::read(&spec.name)?;
-        if let Some(entry) = &earlier
-            && kept
-            && entry.complete
-            && entry.spec == spec
-            && setup::is_up(&spec)
-        {
-            return Ok(Lab { spec, relays: Vec::new(), removed_on_drop: false });
-        }
-        if earlier.is_some() {
+        if let Some(earlier) = journal::read(&spec.name)? {
+            let same = kept && earlier.spec == spec;
+            if same && earlier.user().is_none() && earlier.complete && setup::is_up(&spec) {
+                return Ok(Lab { spec, relays: Vec::new(), removed_on_drop: false });
+            }
+            refuse_occupied(&earlier, same)?;
+            // Half made, or not wholly there any more: nobody loses anything.
             teardown::remove(&lock, &spec.name)?;
         }
         setup::refuse_foreign(&spec)?;
@@ -298,6 +296,24 @@ impl Builder {
         }
         Ok(Lab { spec: entry.spec, relays, removed_on_drop: !kept })
     }
+}
+
+/// Refuses to take the place of a lab that somebody uses, or that was made to be kept and has another
+/// shape.
+fn refuse_occupied(earlier: &journal::Entry, same_shape: bool) -> Result<()> {
+    let name = &earlier.spec.name;
+    if let Some(user) = earlier.user() {
+        return Err(Error::Failed(format!(
+            "lab {name:?} is in use by {user}: choose another --name, or wait until that ends"
+        )));
+    }
+    if earlier.complete && !same_shape && setup::any_is_there(&earlier.spec) {
+        return Err(Error::Failed(format!(
+            "lab {name:?} is up, made by `lab up` with another shape: run `mpxdp-bench lab down --name \
+             {name}` first, or choose another --name"
+        )));
+    }
+    Ok(())
 }
 
 /// Starts the relays of all links that have one.

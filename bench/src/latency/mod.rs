@@ -25,15 +25,19 @@ use std::time::Duration;
 
 pub use reader::Reading;
 
+use mpxdp_cli::say;
+
 use self::histogram::Latencies;
 use self::run::{Bench, Load, Measured, Outcome, Subject};
 use self::schedule::Plan;
-use crate::document::{self, Document, Latency, NotRun, Percentiles, Row, Target};
+use crate::conclude::conclude;
+use crate::document::{Document, Latency, NotRun, Percentiles, Row, Target};
 use crate::environment;
 use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
 use crate::lab::Lab;
 use crate::measure::Spread;
+use crate::options;
 use crate::progress::Progress;
 use crate::trial::{Place, Receiver, order};
 
@@ -89,19 +93,16 @@ pub struct Options {
 impl Options {
     fn check(&self) -> Result<()> {
         let usage = |what: String| Err(Error::Usage(what));
-        let lengths = [
-            ("--rate", self.rates.len()),
-            ("--size", self.sizes.len()),
-            ("--mtu", self.mtus.len()),
-            ("--receivers", self.receivers.len()),
-            ("--reader", self.readings.len()),
-            ("--rounds", self.rounds),
-        ];
-        if let Some((option, _)) = lengths.iter().find(|(_, length)| *length == 0) {
-            return usage(format!("{option}: there must be at least one"));
-        }
-        if let Some(rate) = self.rates.iter().find(|rate| !(1..=FASTEST).contains(*rate)) {
-            return usage(format!("--rate {rate}: from 1 to {FASTEST} messages a second"));
+        options::list("--rate", &self.rates)?;
+        options::list("--size", &self.sizes)?;
+        options::list("--mtu", &self.mtus)?;
+        options::list("--receivers", self.receivers.iter().map(|one| one.name()))?;
+        options::list("--reader", self.readings.iter().map(|one| one.name()))?;
+        options::rounds(self.rounds)?;
+        options::within("--seconds", self.time.as_secs_f64(), 0.0..=3600.0)?;
+        self.rates.iter().try_for_each(|&rate| options::within("--rate", rate, 1..=FASTEST))?;
+        for &mtu in &self.mtus {
+            Lab::builder().name(&self.name).mtu(mtu).check()?;
         }
         self.sizes.iter().try_for_each(|&size| sender::check_size(size))?;
         if let Some(rate) = self.rates.iter().find(|&&rate| self.plan(rate).measured == 0) {
@@ -148,7 +149,9 @@ impl Options {
 pub fn run(options: &Options) -> Result<()> {
     options.check()?;
     let subjects = options.subjects()?;
-    let mut json = options.json.as_ref().map(Target::open).transpose()?;
+    if let Some(json) = &options.json {
+        json.check("--json")?;
+    }
     if let Some(folder) = &options.hgrm {
         std::fs::create_dir_all(folder)
             .map_err(|error| Error::Usage(format!("--hgrm {}: {error}", folder.display())))?;
@@ -156,48 +159,51 @@ pub fn run(options: &Options) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let mut document =
         Document { remarks: REMARKS.map(ToOwned::to_owned).to_vec(), ..Document::new() };
-    'mtus: for &mtu in &options.mtus {
-        let lab = match Lab::builder().name(&options.name).mtu(mtu).interrupt(&interrupt).up() {
-            Err(Error::Interrupted) => break,
-            lab => lab?,
-        };
-        let mut bench = Bench::new(&lab, &interrupt)?;
+    let ended = in_labs(options, &subjects, &interrupt, &mut document);
+    document.interrupted = interrupt.is_set();
+    let ended = ended.and_then(|()| interrupt.check());
+    conclude(&mut document, ended, |_| table::LEGEND.into(), options.json.as_ref())
+}
+
+/// Measures in one lab after the other, and shows each result when it is there.
+fn in_labs(
+    options: &Options,
+    subjects: &[Subject],
+    interrupt: &Interrupt,
+    document: &mut Document,
+) -> Result<()> {
+    for &mtu in &options.mtus {
+        let lab = Lab::builder().name(&options.name).mtu(mtu).interrupt(interrupt).up()?;
+        let mut bench = Bench::new(&lab, interrupt)?;
         for load in options.loads() {
-            let measured = in_turns(options, &mut bench, &subjects, &load, &interrupt)?;
-            eprint!("{}", table::head(mtu, load, options.rounds, options.time.as_secs_f64()));
+            let mut measured: Vec<Rounds> = subjects.iter().map(inapplicable).collect();
+            let ended = in_turns(options, &mut bench, subjects, &load, &mut measured);
+            say::text(table::head(mtu, load, options.rounds, options.time.as_secs_f64()));
             for (subject, outcome) in subjects.iter().zip(measured) {
                 // What a signal came before has nothing to tell.
                 if !outcome.as_ref().is_ok_and(Vec::is_empty) {
-                    report(options, &lab, subject, &load, outcome, &mut document)?;
+                    report(options, &lab, subject, &load, outcome, document)?;
                 }
             }
-            if interrupt.is_set() {
-                lab.remove()?;
-                break 'mtus;
-            }
+            ended?;
         }
         lab.remove()?;
     }
-    eprint!("{}", table::LEGEND);
-    document.interrupted = interrupt.is_set();
-    if let Some(json) = &mut json {
-        document::write(&document, json)?;
-    }
-    if document.interrupted { Err(Error::Interrupted) } else { Ok(()) }
+    Ok(())
 }
 
 /// What came of measuring someone: the rounds, or why there are none.
 type Rounds = std::result::Result<Vec<Measured>, String>;
 
-/// Measures all subjects, round by round, each round beginning with another one.
+/// Measures all subjects, round by round, each round beginning with another one. What `rounds` has of
+/// them stands whatever comes after it.
 fn in_turns(
     options: &Options,
     bench: &mut Bench<'_>,
     subjects: &[Subject],
     load: &Load,
-    interrupt: &Interrupt,
-) -> Result<Vec<Rounds>> {
-    let mut rounds: Vec<Rounds> = subjects.iter().map(inapplicable).collect();
+    rounds: &mut [Rounds],
+) -> Result<()> {
     let indices: Vec<usize> = (0..subjects.len()).collect();
     let each = WARM_UP + options.time + START_AND_END;
     let times = u32::try_from(options.rounds * subjects.len()).unwrap_or(u32::MAX);
@@ -210,7 +216,7 @@ fn in_turns(
             progress.says(format!("round {} of {}: {name}, {reading}", round + 1, options.rounds));
             match bench.measure(subject, load) {
                 // A terminal's signal ends the receiver too, which may be noticed first.
-                Err(_) if interrupt.is_set() => return Ok(rounds),
+                Err(_) if bench.is_interrupted() => return Err(Error::Interrupted),
                 Err(error) => return Err(error),
                 Ok(Outcome::Measured(one)) => measured.push(*one),
                 Ok(Outcome::Inapplicable(why)) => rounds[index] = Err(why),
@@ -218,7 +224,7 @@ fn in_turns(
             progress.did(each);
         }
     }
-    Ok(rounds)
+    Ok(())
 }
 
 /// What is known beforehand not to apply.
@@ -245,7 +251,7 @@ fn report(
     let rounds = match rounds {
         Ok(rounds) => rounds,
         Err(reason) => {
-            eprintln!("  {receiver:<17} {reading:<9} not measured: {reason}");
+            say::line(format_args!("  {receiver:<17} {reading:<9} not measured: {reason}"));
             let Load { plan: Plan { rate, .. }, size } = load;
             let what = format!(
                 "{receiver}, reader {reading}, MTU {mtu}, {rate} messages a second of {size} bytes"
@@ -271,7 +277,7 @@ fn report(
         latency: Some(latency),
         ..Row::default()
     };
-    eprint!("{}", table::line(&row));
+    say::text(table::line(&row));
     if let Some(folder) = &options.hgrm {
         let name = format!("{receiver}-{reading}-mtu{mtu}-{}x{}.hgrm", load.plan.rate, load.size);
         write_hgrm(&folder.join(name), &histogram)?;

@@ -81,6 +81,11 @@ impl<'a> Bench<'a> {
         Ok(Self { lab, interrupt, program, processing: Processing::default() })
     }
 
+    /// Whether a signal came.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupt.is_set()
+    }
+
     fn at(&self) -> SocketAddr {
         (self.lab.address(Side::Receiver, 0, Family::V4), PORT).into()
     }

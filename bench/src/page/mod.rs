@@ -14,13 +14,14 @@ mod plot;
 mod theme;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use mpxdp_cli::say;
 
 use crate::document::{Document, Row, Target};
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 
 /// A document and what to call it: its file's name.
 #[derive(Clone, Debug)]
@@ -41,20 +42,18 @@ pub fn run(files: &[PathBuf], compare: bool, output: &Target) -> Result<()> {
     if compare && files.len() < 2 {
         return Err(Error::Usage("--compare needs two documents or more".into()));
     }
+    for file in files.iter().filter(|file| *file != Path::new("-")) {
+        output.check_apart("--output", &Target::File(file.clone()), "an input")?;
+    }
+    output.check("--output")?;
     let documents: Vec<Named> =
         files.iter().map(|file| read(file, files)).collect::<Result<_>>()?;
     let page = render(&documents, compare)?;
-    match output {
-        Target::Stdout => {
-            io::stdout().write_all(page.as_bytes()).context(|| "cannot write the page")
-        }
-        Target::File(path) => {
-            std::fs::write(path, page)
-                .map_err(|error| Error::Usage(format!("--output {}: {error}", path.display())))?;
-            eprintln!("wrote {}", path.display());
-            Ok(())
-        }
+    output.write("--output", page.as_bytes())?;
+    if let Target::File(path) = output {
+        say::line(format_args!("wrote {}", path.display()));
     }
+    Ok(())
 }
 
 /// Reads one document. Its name is its file's, with the folder if others are called the same.

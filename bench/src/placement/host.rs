@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use mpxdp::Placement;
+use mpxdp_cli::say;
 
 use super::class::Class;
 use super::nic::{Hold, QueueInterrupt, Roots, irqbalance_runs, of_queues};
@@ -89,23 +90,23 @@ pub fn hold(
         return Err(wrong(&why));
     }
     if irqbalance_runs(&roots) {
-        eprintln!("mpxdp-bench: {IRQBALANCE}");
+        say::line(format_args!("mpxdp-bench: {IRQBALANCE}"));
     }
     let mut held = Hold::new(roots)?;
     for nic in nics {
         held.place(nic, &parsed.napi)?;
     }
-    eprintln!(
+    say::line(format_args!(
         "{}: processing on CPU {}, until SIGINT or SIGTERM; in the meantime: mpxdp recv --placement \
          \"{parsed}\" ...",
         nics.join(", "),
         parsed.napi
-    );
+    ));
     while !interrupt.is_set() {
         thread::sleep(PAUSE);
     }
     held.restore()?;
-    eprintln!("{}: processing is where it was", nics.join(", "));
+    say::line(format_args!("{}: processing is where it was", nics.join(", ")));
     Ok(())
 }
 

@@ -25,14 +25,18 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mpxdp_cli::say;
+
 use self::config::ConfigFile;
 use self::nic::{Hold, Roots, irqbalance_runs};
-use crate::document::{self, Document, Target};
+use crate::conclude::conclude;
+use crate::document::{Document, Target};
 use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
-use crate::lab;
+use crate::lab::{self, Lab};
+use crate::options;
 use crate::topology::Topology;
-use crate::trial::{Hosts, MAX_SUBFLOWS, Programs, Receiver};
+use crate::trial::{Hosts, Programs, Receiver};
 
 /// What the benchmark is to do.
 #[derive(Clone, Debug)]
@@ -78,28 +82,36 @@ impl Options {
 
     fn check(&self) -> Result<()> {
         let usage = |text: &str| Err(Error::Usage(text.into()));
-        if self.rounds == 0 {
-            return usage("--rounds 0: at least one");
+        options::rounds(self.rounds)?;
+        options::seconds(self.time)?;
+        if self.placements.is_empty() {
+            options::within("--limit", self.limit, 1..=1000)?;
+        } else {
+            options::list("--placement", &self.placements)?;
         }
-        if self.limit == 0 && self.placements.is_empty() {
-            return usage("--limit 0: at least one");
-        }
-        if self.mtus.is_empty() || self.receivers.is_empty() || self.subflows.is_empty() {
-            return usage("--mtu, --receivers and --subflows must not be empty");
-        }
-        if let Some(n) = self.subflows.iter().find(|n| !(1..=MAX_SUBFLOWS).contains(*n)) {
-            return usage(&format!("--subflows {n}: from 1 to {MAX_SUBFLOWS}"));
+        options::list("--mtu", &self.mtus)?;
+        options::list("--receivers", self.receivers.iter().map(|one| one.name()))?;
+        options::subflows(&self.subflows)?;
+        if self.hosts.is_none() && self.nics.is_empty() {
+            for &mtu in &self.mtus {
+                Lab::builder().name(&self.name).links(self.links()).mtu(mtu).check()?;
+            }
         }
         if let Some(hosts) = &self.hosts {
             hosts.check()?;
         }
         if !self.nics.is_empty() {
+            options::list("--nic", &self.nics)?;
             if self.json.is_some() || self.write_config.is_some() {
                 return usage("--nic: nothing is measured, so there is nothing to write to a file");
             }
             if self.placements.len() > 1 {
                 return usage("--nic: one --placement can be held at a time");
             }
+        }
+        if let (Some(json), Some(config)) = (&self.json, &self.write_config) {
+            let config = Target::File(config.clone());
+            json.check_apart("--json", &config, "--write-config")?;
         }
         if self.write_config.is_some() && !self.receivers.contains(&Receiver::Mpxdp) {
             return usage(
@@ -123,10 +135,12 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     let plans = sweep::plans(options, &topology)?;
     let config = options.write_config.as_deref().map(ConfigFile::open).transpose()?;
-    let mut json = options.json.as_ref().map(Target::open).transpose()?;
+    if let Some(json) = &options.json {
+        json.check("--json")?;
+    }
     lab::privilege()?;
     if options.hosts.is_some() && irqbalance_runs(&Roots::default()) {
-        eprintln!("mpxdp-bench: {}", host::IRQBALANCE);
+        say::line(format_args!("mpxdp-bench: {}", host::IRQBALANCE));
     }
     // What a run that was killed has moved on real NICs is put back by whatever run is next.
     drop(Hold::new(Roots::default())?);
@@ -134,12 +148,10 @@ pub fn run(options: &Options) -> Result<bool> {
     let programs = Programs::find()?;
 
     let mut document = Document { remarks: remarks(options), ..Document::new() };
-    let complete = sweep::run(options, &plans, &programs, &interrupt, &mut document)?;
+    let complete = sweep::run(options, &plans, &programs, &interrupt, &mut document);
     document.recommendations = sweep::recommendations(&document.results);
-    eprint!("{}", table::render(&document, &topology));
-    if let Some(json) = &mut json {
-        document::write(&document, json.as_mut())?;
-    }
+    let table = |document: &Document| table::render(document, &topology);
+    let complete = conclude(&mut document, complete, table, options.json.as_ref())?;
     if let Some(config) = config {
         write_config(config, &document)?;
     }
@@ -161,10 +173,10 @@ fn real_nics(options: &Options, topology: &Topology) -> Result<()> {
 /// Puts mpxdp's placement into the configuration, and says which it is.
 fn write_config(config: ConfigFile, document: &Document) -> Result<()> {
     if document.interrupted {
-        eprintln!(
+        say::line(format_args!(
             "mpxdp-bench: {}: left alone, as the run was interrupted",
             config.path().display()
-        );
+        ));
         return Ok(());
     }
     let Some(placement) = sweep::for_config(&document.results) else {
@@ -175,7 +187,7 @@ fn write_config(config: ConfigFile, document: &Document) -> Result<()> {
     };
     let path = config.path().to_owned();
     config.write(&placement)?;
-    eprintln!("{}: placement = \"{placement}\"", path.display());
+    say::line(format_args!("{}: placement = \"{placement}\"", path.display()));
     Ok(())
 }
 

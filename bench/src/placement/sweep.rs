@@ -68,6 +68,7 @@ pub(super) fn run(
         progress.more(expected(options).saturating_mul(trials));
     }
     let mut complete = true;
+    let mut ended = Ok(());
     for (mtu, plan) in plans {
         document.not_run.extend(plan.not_run.iter().cloned());
         let mut seats: Vec<Seat<'_>> = plan.items.iter().map(Seat::new).collect();
@@ -79,10 +80,15 @@ pub(super) fn run(
         }
         match result {
             Ok(()) | Err(Error::Interrupted) => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                ended = Err(error);
+                break;
+            }
         }
     }
+    // Of what was measured, whatever came then.
     mark_best(&mut document.results);
+    ended?;
     if document.results.is_empty() && !document.interrupted {
         let why = document.not_run.last().map_or("nothing was asked for", |not| &not.reason);
         return Err(Error::Failed(format!("nothing could be measured: {why}")));

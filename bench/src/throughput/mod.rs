@@ -27,11 +27,13 @@ use std::time::Duration;
 
 pub use plan::DEFAULT_WARMUP;
 
-use crate::document::{self, Document, Target};
-use crate::error::{Error, Result};
+use crate::conclude::conclude;
+use crate::document::{Document, Target};
+use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::lab::{self, Lab};
-use crate::trial::{Hosts, MAX_SUBFLOWS, Programs, Receiver};
+use crate::options;
+use crate::trial::{Hosts, Programs, Receiver};
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -66,25 +68,12 @@ pub struct Options {
 impl Options {
     /// Fails unless all of it makes sense, so that nothing is found out in the middle of the run.
     fn check(&self) -> Result<()> {
-        let usage = |text: String| Err(Error::Usage(text));
-        if self.rounds == 0 || self.rounds > 1000 {
-            return usage(format!("--rounds {}: from 1 to 1000", self.rounds));
-        }
-        if self.time < Duration::from_millis(100) {
-            return usage("--seconds: at least 0.1".into());
-        }
-        for (option, empty) in [
-            ("--mtu", self.mtus.is_empty()),
-            ("--subflows", self.subflows.is_empty()),
-            ("--receivers", self.receivers.is_empty()),
-        ] {
-            if empty {
-                return usage(format!("{option}: at least one"));
-            }
-        }
-        if let Some(n) = self.subflows.iter().find(|n| !(1..=MAX_SUBFLOWS).contains(*n)) {
-            return usage(format!("--subflows {n}: from 1 to {MAX_SUBFLOWS}"));
-        }
+        options::rounds(self.rounds)?;
+        options::seconds(self.time)?;
+        options::within("--warmup", self.warmup.as_secs_f64(), 0.0..=60.0)?;
+        options::list("--mtu", &self.mtus)?;
+        options::list("--receivers", self.receivers.iter().map(|one| one.name()))?;
+        options::subflows(&self.subflows)?;
         if let Some(hosts) = &self.hosts {
             return hosts.check();
         }
@@ -104,7 +93,9 @@ impl Options {
 pub fn run(options: &Options) -> Result<bool> {
     options.check()?;
     let plan = plan::Plan::new(options)?;
-    let mut json = options.json.as_ref().map(Target::open).transpose()?;
+    if let Some(json) = &options.json {
+        json.check("--json")?;
+    }
     if options.hosts.is_none() {
         lab::privilege()?;
     }
@@ -115,10 +106,6 @@ pub fn run(options: &Options) -> Result<bool> {
     let interrupt = Interrupt::install()?;
     let mut document = Document::new();
     document.remarks = table::REMARKS.map(str::to_owned).to_vec();
-    let complete = run::run(&plan, &programs, &interrupt, &mut document)?;
-    eprint!("{}", table::render(&document));
-    if let Some(json) = &mut json {
-        document::write(&document, json)?;
-    }
-    Ok(complete)
+    let complete = run::run(&plan, &programs, &interrupt, &mut document);
+    conclude(&mut document, complete, table::render, options.json.as_ref())
 }

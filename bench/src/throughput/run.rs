@@ -39,9 +39,25 @@ pub(super) fn run(
     let progress = Progress::new(plan.expected());
     document.not_run = plan.not_run();
     let planned = document.not_run.len();
+    let ended = networks(plan, programs, interrupt, &progress, document);
+    // Of what was measured, whatever came then.
+    above::fill(document);
+    document.ratios = ratios(&document.results);
+    ended?;
+    Ok(!document.interrupted && document.not_run.len() == planned)
+}
+
+/// Measures in one lab after the other, or between the hosts.
+fn networks(
+    plan: &Plan<'_>,
+    programs: &Programs,
+    interrupt: &Interrupt,
+    progress: &Progress,
+    document: &mut Document,
+) -> Result<()> {
     if let Some(hosts) = &plan.options.hosts {
         let bench = Bench::between_hosts(hosts, programs, interrupt);
-        document.interrupted = one_network(plan, bench, &progress, document)?;
+        document.interrupted = one_network(plan, bench, progress, document)?;
     } else {
         for &mtu in &plan.options.mtus {
             progress.says(format!("MTU {mtu}: making the lab"));
@@ -49,7 +65,7 @@ pub(super) fn run(
             match builder.mtu(mtu).interrupt(interrupt).up() {
                 Ok(lab) => {
                     let bench = Bench::new(&lab, programs, interrupt);
-                    document.interrupted = one_network(plan, bench, &progress, document)?;
+                    document.interrupted = one_network(plan, bench, progress, document)?;
                     lab.remove()?;
                 }
                 Err(Error::Interrupted) => document.interrupted = true,
@@ -60,9 +76,7 @@ pub(super) fn run(
             }
         }
     }
-    above::fill(document);
-    document.ratios = ratios(&document.results);
-    Ok(!document.interrupted && document.not_run.len() == planned)
+    Ok(())
 }
 
 /// Measures all cases of one MTU, and says whether a signal came.
@@ -97,7 +111,11 @@ fn one_network(
         items.extend(alike);
     }
     let mut front_ends = front_ends(plan, &items);
-    interrupted = interrupted || rounds(plan, bench, progress, &mut items, &mut front_ends)?;
+    let ended = if interrupted {
+        Ok(true)
+    } else {
+        rounds(plan, bench, progress, &mut items, &mut front_ends)
+    };
     for front_end in &front_ends {
         if let Some(reason) = front_end.failed.clone() {
             let what = format!("{}, MTU {mtu}", front_end.what.name());
@@ -113,7 +131,7 @@ fn one_network(
     }
     let measured = items.into_iter().filter(|item| !item.outcomes.is_empty());
     document.results.extend(measured.map(|item| row(plan, item, bench)));
-    Ok(interrupted)
+    ended
 }
 
 /// Finds the best place of a case, by trying if there are several.

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mpxdp::port::{AfXdpOptions, AfXdpPort, Port};
+use mpxdp_cli::say;
 use mpxdp_ebpf::{AttachMode, Steering};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -156,7 +157,7 @@ pub fn recycle(options: &RecycleOptions, interrupt: &Interrupt) -> Result<()> {
         Some(port)
     };
     steering.listen(*listen).map_err(|e| failed(&e))?;
-    eprintln!("listening on {listen}");
+    say::line(format_args!("listening on {listen}"));
     let mut frames = Vec::new();
     while !interrupt.is_set() {
         let Some(port) = &mut port else {

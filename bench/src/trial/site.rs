@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::error::{Error, Result};
 use crate::lab::{Family, Lab, Side};
+use crate::options;
 
 /// The port that receivers in a lab listen on.
 const PORT: u16 = 5000;
@@ -30,9 +31,7 @@ impl Hosts {
     ///
     /// The first that is not: wrong usage.
     pub fn check(&self) -> Result<()> {
-        if self.nics.is_empty() {
-            return Err(Error::Usage("--nic: at least one".into()));
-        }
+        options::list("--nic", &self.nics)?;
         if self.listen.ip().is_unspecified() {
             return Err(Error::Usage(format!(
                 "--listen {}: the sender connects to it, so name an address",

@@ -44,6 +44,15 @@ impl Named {
     }
 }
 
+/// Takes a lab down in the end.
+struct Down<'a>(&'a Named);
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        let _ = Lab::down(&self.0.0);
+    }
+}
+
 impl Drop for Named {
     fn drop(&mut self) {
         // Failing here would hide what failed before.
@@ -68,6 +77,22 @@ fn up_and_down_can_be_repeated() {
     assert_eq!(queues.split_whitespace().collect::<Vec<_>>().len(), 6, "{queues}");
     assert_eq!(lab.ok("exec", &["snd", "cat", "/sys/class/net/snd0/mtu"]).trim(), "9000");
 
+    let output = lab.run("up", &["--mtu", "1500"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("another shape") && said.contains("lab down --name"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(index, lab.ok("exec", &["rcv", "cat", "/sys/class/net/rcv1/ifindex"]));
+    // Nor is it a benchmark's to take.
+    let mut throughput = Command::new(BENCH);
+    throughput.args(["demo", "--name", &lab.0, "--mtu", "1500", "--receivers", "kernel-tcp"]);
+    let output = throughput.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("another shape"), "{said}");
+    assert_eq!(index, lab.ok("exec", &["rcv", "cat", "/sys/class/net/rcv1/ifindex"]));
+
+    lab.ok("down", &[]);
     lab.ok("up", &["--mtu", "1500"]);
     assert_eq!(lab.ok("exec", &["snd", "cat", "/sys/class/net/snd0/mtu"]).trim(), "1500");
     assert!(!lab.run("exec", &["rcv", "ip", "link", "show", "rcv1"]).status.success());
@@ -93,6 +118,8 @@ fn both_sides_have_the_congestion_control_that_was_asked_for() {
     let other = allowed.split_ascii_whitespace().find(|name| *name != "reno").unwrap_or("reno");
     for (arguments, wanted) in [(&[][..], "reno"), (&["--congestion", other], other)] {
         lab.ok("up", arguments);
+        // Before the next one has another shape.
+        let _down = Down(&lab);
         for side in ["snd", "rcv"] {
             let set = lab.ok("exec", &[&[side][..], &SETTING].concat());
             assert_eq!(set.trim(), wanted, "{side}");
@@ -171,6 +198,40 @@ fn the_lab_of_a_killed_process_goes_with_the_next_one() {
     let other = Lab::builder().name(lab_name()).up().expect("another lab comes up");
     assert_eq!(lab.namespaces(), [false, false]);
     drop(other);
+}
+
+#[test]
+fn a_lab_that_a_process_uses_is_nobody_elses() {
+    if !privileged() {
+        return;
+    }
+    let used = Lab::builder().name(lab_name()).up().expect("the lab comes up");
+    let name = &used.spec().name;
+    let index = || {
+        let path = ["cat", "/sys/class/net/rcv0/ifindex"];
+        used.run(Side::Receiver, &path).expect("the interface is there")
+    };
+    let before = index();
+    let user = format!("in use by process {}", std::process::id());
+    for arguments in [
+        &["lab", "up"][..],
+        &["lab", "up", "--mtu", "9000"],
+        &["lab", "down"],
+        &["demo", "--mtu", "1500", "--receivers", "kernel-tcp"],
+        &["throughput", "--mtu", "1500", "--receivers", "kernel-tcp"],
+        &["placement", "--receivers", "kernel-tcp", "--subflows", "1"],
+        &["latency", "--receivers", "kernel-tcp", "--reader", "sleep"],
+    ] {
+        let output = Command::new(BENCH).args(arguments).args(["--name", name]).output();
+        let output = output.expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains(name) && said.contains(&user), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert_eq!(index(), before, "{arguments:?}");
+    }
+    assert!(Lab::builder().name(name).up().is_err(), "nor another handle's of the same process");
+    assert_eq!(index(), before);
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn what_a_lab_with_relays_made_goes_with_it() {
 }
 
 #[test]
-fn a_kept_lab_keeps_its_relays_and_is_made_anew_for_others() {
+fn a_kept_lab_keeps_its_relays_and_gives_way_to_no_others() {
     if !privileged() {
         return;
     }
@@ -198,8 +198,10 @@ fn a_kept_lab_keeps_its_relays_and_is_made_anew_for_others() {
     assert_eq!(up("0=delay=5.0ms").0, Some(0));
     assert_eq!(index(), first, "the same again changes nothing");
     ping(&Lab::open(&name).expect("it is up"), "10.77.0.2".parse().expect("an address"), 1);
-    assert_eq!(up("0=delay=6ms").0, Some(0));
-    assert_ne!(index(), first);
+    let (code, stderr) = up("0=delay=6ms");
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("another shape"), "{stderr}");
+    assert_eq!(index(), first);
     drop(removed_on_drop);
     for (wrong, said) in [
         ("1=delay=5ms", "--relay 1"),

@@ -5,30 +5,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::AtFlags;
-use nix::unistd::{AccessFlags, faccessat};
+use mpxdp_cli::describe;
+use mpxdp_cli::files::{self, Part, Place, may};
+use nix::unistd::AccessFlags;
 
-use crate::failure::{Failure, describe};
-
-/// The ending of a file that is not complete.
-const PART: &str = ".part";
+use crate::failure::Failure;
 
 /// Brings what was written to the disk, if that is where it went.
 pub(super) fn sync(file: &File) -> io::Result<()> {
     if file.metadata()?.is_file() { file.sync_data() } else { Ok(()) }
-}
-
-/// Whether this process may do that with the path, read-only file systems considered.
-pub(crate) fn may(path: &Path, what: AccessFlags) -> io::Result<()> {
-    faccessat(nix::fcntl::AT_FDCWD, path, what, AtFlags::AT_EACCESS).map_err(Into::into)
-}
-
-/// The directory that a path lies in.
-pub(crate) fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
 }
 
 /// The place of `--output FILE`.
@@ -50,55 +35,17 @@ impl Target {
                 path.display()
             )));
         }
-        let unwritable = |e: io::Error| Failure::unwritable("--output", path, &e);
         // A symbolic link stays, and what it points to is made or replaced.
-        let real = followed(path).map_err(unwritable)?;
-        match fs::metadata(&real) {
-            Ok(metadata) if metadata.is_file() => may(&real, AccessFlags::W_OK)
-                .and_then(|()| may_create_in(parent(&real)))
-                .map(|()| Self::File(real)),
-            Ok(_) => {
-                let opened = OpenOptions::new().write(true).open(&real);
-                opened.map(|file| Self::Device(path.to_owned(), file))
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                may_create_in(parent(&real)).map(|()| Self::File(real))
-            }
-            Err(e) => Err(e),
-        }
-        .map_err(unwritable)
+        files::writable(path)
+            .and_then(|place| match place {
+                Place::File(real) => Ok(Self::File(real)),
+                Place::Other => {
+                    let opened = OpenOptions::new().write(true).open(path)?;
+                    Ok(Self::Device(path.to_owned(), opened))
+                }
+            })
+            .map_err(|e| Failure::unwritable("--output", path, &e))
     }
-}
-
-/// The path with the symbolic links at its end followed, whether or not something is there.
-fn followed(path: &Path) -> io::Result<PathBuf> {
-    /// As many as the kernel follows.
-    const LINKS: usize = 40;
-
-    let mut path = path.to_owned();
-    for _ in 0..LINKS {
-        match fs::read_link(&path) {
-            Ok(to) => path = parent(&path).join(to),
-            Err(_) => return Ok(path),
-        }
-    }
-    Err(io::Error::from_raw_os_error(libc::ELOOP))
-}
-
-/// Whether files can be made in a directory: one is, and goes at once. Permissions alone do not tell;
-/// root has them in `/proc` too.
-///
-/// # Errors
-///
-/// Why not.
-pub(crate) fn may_create_in(directory: &Path) -> io::Result<()> {
-    let probe = directory.join(format!(".mpxdp-{}", std::process::id()));
-    match OpenOptions::new().write(true).create_new(true).open(&probe) {
-        // Somebody of this process is trying the same.
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        made => made.map(drop)?,
-    }
-    fs::remove_file(&probe)
 }
 
 /// The directory of `--output DIR/`.
@@ -146,7 +93,7 @@ impl Directory {
     pub(super) fn part(&self, number: u64, peer: SocketAddr) -> io::Result<Part> {
         let path = self.path.join(name_of(self.offset.saturating_add(number), peer));
         // Never over a file that someone else has put there meanwhile.
-        Part::create(path, OpenOptions::new().create_new(true))
+        Part::new(path)
     }
 }
 
@@ -174,51 +121,6 @@ fn number_of(name: &str) -> Option<u64> {
     let ours = rest.ends_with(".bin") || rest.ends_with(".bin.part");
     let digits = number.len() >= 4 && number.bytes().all(|b| b.is_ascii_digit());
     (ours && digits).then(|| number.parse().ok())?
-}
-
-/// A file that has its name only once it is complete.
-#[derive(Debug)]
-pub(crate) struct Part {
-    file: File,
-    part: PathBuf,
-    path: PathBuf,
-}
-
-impl Part {
-    /// Begins the file that is to be `path`. What a former run left of it goes.
-    pub(super) fn replacing(path: PathBuf) -> io::Result<Self> {
-        Self::create(path, OpenOptions::new().create(true).truncate(true))
-    }
-
-    fn create(path: PathBuf, how: &mut OpenOptions) -> io::Result<Self> {
-        let mut part = path.clone().into_os_string();
-        part.push(PART);
-        let part = PathBuf::from(part);
-        let file = how.write(true).open(&part)?;
-        Ok(Self { file, part, path })
-    }
-
-    pub(super) const fn file(&mut self) -> &mut File {
-        &mut self.file
-    }
-
-    /// Where the data is so far.
-    pub(super) fn place(&self) -> &Path {
-        &self.part
-    }
-
-    /// Makes it last under its final name, which it returns.
-    pub(super) fn finish(self) -> io::Result<PathBuf> {
-        self.file.sync_data()?;
-        if let Ok(old) = fs::metadata(&self.path) {
-            // Who may read the file stays the same; whether that can be so is no matter for the data.
-            let _ = self.file.set_permissions(old.permissions());
-        }
-        fs::rename(&self.part, &self.path)?;
-        // The new name must last too.
-        File::open(parent(&self.path))?.sync_data()?;
-        Ok(self.path)
-    }
 }
 
 #[cfg(test)]

@@ -14,9 +14,11 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use mpxdp_cli::files::Part;
+
 use crate::failure::Failure;
 
-use self::file::{Directory, Part, Target};
+use self::file::{Directory, Target};
 
 /// The value of `--output`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 use mpxdp::{
     ConnectionStatistics, CpuList, Engine, EngineConfig, Keepalive, Listener, NicReport, Stream,
 };
+use mpxdp_cli::describe;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::cli::RecvSettings;
-use crate::failure::{Failure, describe};
+use crate::failure::Failure;
 use crate::output::Output;
 use crate::privileges;
 use crate::progress::{INTERVAL, Progress};
@@ -383,9 +384,8 @@ impl Receiver {
                 };
                 let span = Duration::try_from_secs_f64(connection.seconds).unwrap_or_default();
                 self.progress.line(format_args!(
-                    "connection {number} from {remote}: {amount} in {}, {}, {protocol}, {closed}",
-                    units::span(span),
-                    units::rate(connection.bits_per_second),
+                    "connection {number} from {remote}: {}, {protocol}, {closed}",
+                    units::transfer(*bytes, span),
                 ));
             }
             Outcome::Interrupted if place.is_none() => {
@@ -453,11 +453,9 @@ impl Receiver {
         self.progress.clear();
         self.ended.sort_by_key(|connection| connection.number);
         self.progress.line(format_args!(
-            "{}, {} in {}, {}",
+            "{}, {}",
             units::count(self.ended.len() as u64, "connection"),
-            units::bytes(self.ended_bytes),
-            units::span(span),
-            units::rate(units::bits_per_second(self.ended_bytes, span)),
+            units::transfer(self.ended_bytes, span),
         ));
         self.settle(&engine);
         let (nics, ports, workers) = (engine.nics(), engine.ports(), engine.workers());

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mpxdp::{Closed, ConnectionStatistics, Stream};
+use mpxdp_cli::describe;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::failure::describe;
 use crate::output::Sink;
 use crate::report::{self, Connection};
 use crate::signals::Stop;

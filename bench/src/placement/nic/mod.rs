@@ -13,6 +13,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use mpxdp::CpuList;
+use mpxdp_cli::say;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -186,7 +187,9 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Err(error) = self.restore() {
-            eprintln!("mpxdp-bench: interrupts are not wholly where they were: {error}");
+            say::line(format_args!(
+                "mpxdp-bench: interrupts are not wholly where they were: {error}"
+            ));
         }
     }
 }

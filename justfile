@@ -32,10 +32,11 @@ pipeline *ARGS: release
 report *ARGS: release
     target/release/mpxdp-bench report {{ARGS}}
 
-# Everything that has to pass: lints, docs, all tests (root), loom, the prebuilt XDP object.
+# Everything that has to pass: lints, docs, all tests (root), loom, the prebuilt XDP object, guests.
 test: privileges lint doc object loom
     MPXDP_REQUIRE_PRIVILEGES=1 cargo test --profile checked --workspace --all-targets --no-fail-fast
     cargo test --profile checked --workspace --doc
+    just vm-test
 
 # What needs no root: the same tests, the privileged ones skipped with their reason.
 test-unprivileged:

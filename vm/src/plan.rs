@@ -145,8 +145,19 @@ pub(crate) struct Transfer {
     pub(crate) netem: Option<&'static str>,
     /// Whether the receiver's NICs take VLAN tags out of frames, where they can.
     pub(crate) strip: bool,
-    /// Whether the connections must have come in on every queue of the first NIC.
-    pub(crate) spread: bool,
+    /// Which queues of the first NIC the connections come in on.
+    pub(crate) spread: Spread,
+}
+
+/// How a NIC spreads connections over its queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// As it likes.
+    Any,
+    /// By a hash (RSS): every queue must bring some.
+    All,
+    /// By a table that has been set (`ethtool -X`): the last queue brings all.
+    Last,
 }
 
 impl Guest {
@@ -311,9 +322,11 @@ impl fmt::Display for Transfer {
         if self.connections > 1 {
             write!(f, ", {} connections", self.connections)?;
         }
-        if self.spread {
-            f.write_str(" over all queues")?;
-        }
+        f.write_str(match self.spread {
+            Spread::Any => "",
+            Spread::All => " over all queues",
+            Spread::Last => " steered to the last queue",
+        })?;
         if let Some(netem) = self.netem {
             write!(f, ", {netem}")?;
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::command::{LOOK, PATH, Running, tool};
 use crate::error::{Context, Error, Result};
-use crate::plan::{Family, Guest, Transfer};
+use crate::plan::{Family, Guest, Spread, Transfer};
 
 /// How many links there are.
 pub(crate) const LINKS: u32 = 2;
@@ -114,9 +114,9 @@ impl Network {
         transfer: &Transfer,
         run: impl FnOnce(&Configured) -> Result<String>,
     ) -> Result<String> {
-        let configured = self.configure(transfer)?;
-        let result = run(&configured);
-        let reset = self.reset(&configured);
+        let configured = Configured { family: transfer.family, vlan: transfer.vlan };
+        let result = self.configure(transfer, &configured).and_then(|()| run(&configured));
+        let reset = self.reset(transfer, &configured);
         let note = result?;
         reset?;
         Ok(note)
@@ -141,9 +141,8 @@ impl Network {
     }
 
     /// Brings everything up as the transfer wants it.
-    fn configure(&self, transfer: &Transfer) -> Result<Configured> {
-        let Transfer { mtu, family, vlan, subflows, netem, .. } = *transfer;
-        let configured = Configured { family, vlan };
+    fn configure(&self, transfer: &Transfer, configured: &Configured) -> Result<()> {
+        let Transfer { mtu, vlan, subflows, netem, .. } = *transfer;
         for end in End::BOTH {
             let mut lines = String::new();
             for link in 0..LINKS {
@@ -171,17 +170,21 @@ impl Network {
                 let strip = if transfer.strip { "on" } else { "off" };
                 tool(&format!("ethtool -K {nic} rxvlan {strip}"))?;
             }
+            if transfer.spread == Spread::Last {
+                let others = "0 ".repeat(self.guest.queues as usize - 1);
+                tool(&format!("ethtool -X {nic} weight {others}1"))?;
+            }
             wait_for_carrier(&nic)?;
             if let Some(netem) = netem {
                 let nic = End::Sender.nic(link);
                 at_peer(&format!("tc qdisc add dev {nic} root netem {netem}"))?;
             }
         }
-        Ok(configured)
+        Ok(())
     }
 
     /// Takes everything down that [`configure`](Self::configure) brought up.
-    fn reset(&self, configured: &Configured) -> Result<()> {
+    fn reset(&self, transfer: &Transfer, configured: &Configured) -> Result<()> {
         for end in End::BOTH {
             let mut lines = String::new();
             for link in 0..LINKS {
@@ -196,6 +199,9 @@ impl Network {
         for link in 0..LINKS {
             // There is one only if a transfer wanted it.
             let _ = at_peer(&format!("tc qdisc del dev {} root", End::Sender.nic(link)));
+            if transfer.spread == Spread::Last {
+                tool(&format!("ethtool -X {} default", End::Receiver.nic(link)))?;
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The table.
 
-use super::{Build, Check, Family, Guest, Kernel, Mode, Nic, Outcome, Transfer};
+use super::{Build, Check, Family, Guest, Kernel, Mode, Nic, Outcome, Spread, Transfer};
 
 /// What the transfers below differ from. More packets than a queue has buffers, so that each buffer
 /// is used again.
@@ -16,7 +16,7 @@ const PLAIN: Transfer = Transfer {
     connections: 1,
     bytes: 8 << 20,
     netem: None,
-    spread: false,
+    spread: Spread::Any,
 };
 
 /// Where what is looked at does not take many packets.
@@ -60,7 +60,12 @@ pub(crate) const GUESTS: &[Guest] = &[
         nic: Nic::Virtio,
         queues: 4,
         checks: &[
-            Check::Transfer(Transfer { connections: 24, spread: true, bytes: 1 << 18, ..COPY }),
+            Check::Transfer(Transfer {
+                connections: 24,
+                spread: Spread::All,
+                bytes: 1 << 18,
+                ..COPY
+            }),
             Check::Queues(Transfer { subflows: 2, ..COPY }, &[1, 3, 4]),
         ],
     },
@@ -97,7 +102,7 @@ pub(crate) const GUESTS: &[Guest] = &[
         checks: &[
             Check::Transfer(Transfer {
                 connections: 24,
-                spread: true,
+                spread: Spread::All,
                 bytes: 1 << 18,
                 ..ZERO_COPY
             }),
@@ -142,7 +147,14 @@ pub(crate) const GUESTS: &[Guest] = &[
             Check::Transfer(Transfer { mode: Mode::Auto, ..ZERO_COPY }),
             Check::Transfer(Transfer {
                 connections: 16,
-                spread: true,
+                spread: Spread::All,
+                bytes: 1 << 18,
+                ..ZERO_COPY
+            }),
+            Check::Transfer(Transfer {
+                family: Family::V6,
+                connections: 8,
+                spread: Spread::Last,
                 bytes: 1 << 18,
                 ..ZERO_COPY
             }),

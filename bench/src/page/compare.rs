@@ -77,7 +77,8 @@ pub(super) fn section(base: &Named, other: &Named) -> Markup {
             Some((row, other.document.results.iter().find(|other| key(other) == key_of)?))
         })
         .collect();
-    let unmatched = base.document.results.len() + other.document.results.len() - 2 * rows.len();
+    let unmatched = alone(&base.document.results, &other.document.results)
+        + alone(&other.document.results, &base.document.results);
     html! {
         h2 { (other.name) " compared with " (base.name) }
         @if rows.is_empty() {
@@ -98,6 +99,11 @@ pub(super) fn section(base: &Named, other: &Named) -> Markup {
             p.quiet { (count(unmatched as u32, "result")) " of the two documents have no counterpart." }
         }
     }
+}
+
+/// How many of some results have no counterpart among others. Several may have the same one.
+fn alone(some: &[Row], others: &[Row]) -> usize {
+    some.iter().filter(|row| others.iter().all(|other| key(other) != key(row))).count()
 }
 
 fn lines(base: &Row, other: &Row) -> Markup {
@@ -126,6 +132,23 @@ pub(super) fn spread(Spread { median, min, max }: Spread) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn results_that_are_there_several_times_have_their_counterpart() {
+        let row = |mtu| Row { receiver: "mpxdp".into(), mtu, ..Row::default() };
+        let (three, one) = ([row(1500), row(1500), row(1500)], [row(1500)]);
+        assert_eq!((alone(&three, &one), alone(&one, &three)), (0, 0));
+        assert_eq!(alone(&[row(1500), row(9000)], &three), 1);
+        let named = |name: &str, rows: &[Row]| {
+            let document = crate::document::Document {
+                results: rows.to_vec(),
+                ..crate::document::Document::new()
+            };
+            Named { name: name.into(), document }
+        };
+        let text = section(&named("a", &three), &named("b", &one)).into_string();
+        assert!(!text.contains("counterpart"), "{text}");
+    }
 
     #[test]
     fn more_and_less_need_rounds_that_do_not_overlap() {

@@ -100,12 +100,17 @@ fn table(group: &Group<'_>) -> Markup {
                 } }
                 td { @if let Some(cores) = row.receiving_cores { (short(cores.median)) } }
                 td { @if let Some(cpu) = row.cpu_seconds_per_gigabyte { (short(cpu)) } }
-                td { (row.measurements.iter().map(|round| round.retransmissions.tcp).sum::<u64>()) }
-                td { (row.measurements.iter().flat_map(|round| round.drops.values()).sum::<u64>()) }
+                td { (sum(row.measurements.iter().map(|round| round.retransmissions.tcp))) }
+                td { (sum(row.measurements.iter().flat_map(|round| round.drops.values().copied()))) }
                 td.name { (row.mode) }
             } } }
         } }
     }
+}
+
+/// As much as there is, at most as much as can be told.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 /// The heat map of placements.

@@ -1,5 +1,6 @@
 //! The plots of the page, each from plain numbers to an SVG.
 
+mod across;
 mod bars;
 mod heat;
 mod lines;

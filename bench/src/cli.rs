@@ -17,15 +17,15 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mpxdp_bench::demo;
 use mpxdp_bench::document::Target;
-use mpxdp_bench::lab::{Family, Lab, Side};
+use mpxdp_bench::lab::{self, Family, Lab, Side};
 use mpxdp_bench::relay::{self, Relay};
 use mpxdp_bench::remote::{self, ServeOptions};
 use mpxdp_bench::traffic::socket::Protocol;
 use mpxdp_bench::traffic::{receiver, sender};
-use mpxdp_bench::trial::Receiver;
+use mpxdp_bench::trial::{MAX_SUBFLOWS, Receiver};
 use mpxdp_bench::{Error, Interrupt, Result};
-use mpxdp_cli::say;
 use mpxdp_cli::usage::{self, Refused};
+use mpxdp_cli::{one_line, say};
 use mpxdp_sim::middlebox::ChainSpec;
 use serde::Serialize;
 
@@ -81,28 +81,23 @@ enum LabCommand {
     Up {
         #[command(flatten)]
         name: Name,
-        /// Number of veth pairs.
+        /// Number of veth pairs, 1 to 64.
         #[arg(long, default_value_t = 1, value_name = "N")]
         links: u32,
-        /// Receive and transmit queues of each end.
+        /// Receive and transmit queues of each end, 1 to 4096.
         #[arg(long, default_value_t = 1, value_name = "N")]
         queues: u32,
         /// MTU of the links in bytes, 1280 to 65535.
         #[arg(long, default_value_t = 1500, value_name = "BYTES")]
         mtu: u32,
-        /// Tag all frames on the links with this VLAN.
+        /// Tag all frames on the links with this VLAN, 1 to 4094.
         #[arg(long, value_name = "ID")]
         vlan: Option<u16>,
         /// Leave generic receive offload off at the receiver's ends.
         #[arg(long)]
         no_gro: bool,
-        /// Congestion control on both sides; what paces (bbr) makes the sending CPU's timers part of
-        /// what is measured.
-        #[arg(long, default_value = "reno", value_name = "NAME")]
-        congestion: String,
-        /// Process what the sender receives on this CPU, not on the one that the receiver sent it on.
-        #[arg(long, value_name = "CPU")]
-        sender_cpu: Option<usize>,
+        #[command(flatten)]
+        conditions: Conditions,
         /// Put middleboxes on a link, the sender on their left: `0=delay=40ms,loss=1%` for instance.
         #[arg(long, value_name = "LINK=CHAIN", value_parser = link_and_chain)]
         relay: Vec<(u32, ChainSpec)>,
@@ -131,6 +126,24 @@ struct Name {
     name: String,
 }
 
+/// The options of what a lab has besides its shape.
+#[derive(Args)]
+struct Conditions {
+    /// Congestion control on both sides of the lab; what paces (bbr) makes the sending CPU's timers part
+    /// of what is measured.
+    #[arg(long, default_value = "reno", value_name = "NAME")]
+    congestion: String,
+    /// Process what the lab's sender receives on this CPU, not on the one that the receiver sent it on.
+    #[arg(long, value_name = "CPU")]
+    sender_cpu: Option<usize>,
+}
+
+impl From<Conditions> for lab::Conditions {
+    fn from(Conditions { congestion, sender_cpu }: Conditions) -> Self {
+        Self { congestion, sender_cpu }
+    }
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum SideName {
     Snd,
@@ -155,14 +168,16 @@ struct SenderArguments {
     protocol: Protocol,
     #[command(flatten)]
     content: ContentArguments,
-    /// Bytes for a write.
+    /// Bytes for a write, 1 to 262144.
     #[arg(long, default_value_t = 256 * 1024, value_name = "BYTES")]
     write_size: usize,
-    /// Connections in all.
+    /// Connections in all, 1 or more.
     #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
-    /// Connections at once.
+    /// Connections at once, 1 to 1024.
     #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     parallel: u32,
     /// Go on trying for so long while nobody listens.
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = seconds)]
@@ -170,8 +185,8 @@ struct SenderArguments {
     /// How long connecting, and the peer's end afterwards, may take.
     #[arg(long, default_value_t = 30.0, value_name = "SECONDS", value_parser = seconds)]
     patience: f64,
-    /// Bytes a second at most.
-    #[arg(long, value_name = "BYTES")]
+    /// Bytes a second at most, 1 or more.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
     /// Reset the connection once all is sent, instead of ending it.
     #[arg(long)]
@@ -179,9 +194,10 @@ struct SenderArguments {
     /// Report SHA-256 of what was sent.
     #[arg(long)]
     hash: bool,
-    /// Subflows that a connection must have, the first one included, before its content flows. The
-    /// kernel opens them as `ip mptcp` has set it up.
+    /// Subflows that a connection must have, the first one included, before its content flows, 1 to 8.
+    /// The kernel opens them as `ip mptcp` has set it up.
     #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SUBFLOWS)))]
     subflows: u32,
     /// Send for so long before what is measured, and say when that begins and ends.
     #[arg(long, value_name = "S", value_parser = seconds)]
@@ -210,8 +226,9 @@ struct ReceiverArguments {
     /// Where to listen.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
-    /// Connections after which to end.
+    /// Connections after which to end, 1 or more.
     #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
     /// Report SHA-256 of what arrived.
     #[arg(long)]
@@ -246,21 +263,23 @@ struct RelayArguments {
 
 #[derive(Args)]
 struct DemoArguments {
-    /// Length of a measurement.
+    /// Seconds of a measurement, 0.1 to 3600.
     #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = seconds)]
     seconds: f64,
-    /// Measurements of each receiver at its best placement; they take turns.
+    /// Measurements of each receiver at its best placement, 1 to 1000; they take turns.
     #[arg(long, default_value_t = 5, value_name = "R")]
     rounds: usize,
-    /// MTUs of the link.
-    #[arg(long, value_delimiter = ',', default_values_t = [1500, 9000, 65535], value_name = "N")]
+    /// MTUs of the link, 1280 to 65535 each: a list with commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [1500, 9000, 65535], value_name = "N,...")]
     mtu: Vec<u32>,
-    /// Which receivers.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
+    /// Which receivers: a list with commas.
+    #[arg(long, value_name = "NAME,...", value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
     receivers: Vec<Receiver>,
     /// Write one JSON document to a file or (-) standard output.
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
+    #[command(flatten)]
+    conditions: Conditions,
     /// Draw the result as an SVG picture, in a file or (-) on standard output.
     #[arg(long, value_name = "FILE|-")]
     plot: Option<Target>,
@@ -306,7 +325,7 @@ pub(crate) fn run() -> Result<ExitCode> {
 
 fn dispatch(command: Command) -> Result<u8> {
     match command {
-        Command::Lab(command) => lab(command),
+        Command::Lab(command) => run_lab(command),
         Command::Demo(arguments) => {
             let exact = demo::run(&demo::Options {
                 name: arguments.name,
@@ -314,6 +333,7 @@ fn dispatch(command: Command) -> Result<u8> {
                 rounds: arguments.rounds,
                 mtus: arguments.mtu,
                 receivers: arguments.receivers,
+                conditions: arguments.conditions.into(),
                 json: arguments.json,
                 plot: arguments.plot,
                 unprivileged: arguments.unprivileged,
@@ -331,16 +351,18 @@ fn dispatch(command: Command) -> Result<u8> {
         }
         Command::Placement(arguments) => arguments.run(),
         Command::Sender(arguments) => {
-            let report = sender::run(&arguments.options()?)?;
-            let failed = report.connections.iter().any(|connection| connection.error.is_some());
+            let options = arguments.options()?;
+            let report = sender::run(&options)?;
             print(&report)?;
-            Ok(u8::from(failed))
+            let errors = report.connections.iter().map(|connection| connection.error.as_deref());
+            Ok(failures(&format!("sending to {}", options.connect), errors))
         }
         Command::Receiver(arguments) => {
-            let report = receiver::run(&arguments.options())?;
-            let failed = report.connections.iter().any(|connection| connection.error.is_some());
+            let options = arguments.options();
+            let report = receiver::run(&options)?;
             print(&report)?;
-            Ok(u8::from(failed))
+            let errors = report.connections.iter().map(|connection| connection.error.as_deref());
+            Ok(failures(&format!("receiving on {}", options.listen), errors))
         }
         Command::Report(arguments) => arguments.run().map(|()| 0),
         Command::Relay(arguments) => relay(arguments),
@@ -348,6 +370,19 @@ fn dispatch(command: Command) -> Result<u8> {
         Command::LatencySender(arguments) => print(&arguments.run()?).map(|()| 0),
         Command::LatencyReader(arguments) => print(&arguments.run()?).map(|()| 0),
     }
+}
+
+/// Says how many connections failed, and why the first of them did; the exit code.
+fn failures<'a>(what: &str, errors: impl ExactSizeIterator<Item = Option<&'a str>>) -> u8 {
+    let all = errors.len();
+    let failed: Vec<&str> = errors.flatten().collect();
+    let Some(first) = failed.first() else { return 0 };
+    let number = match (failed.len(), all) {
+        (_, 1) => String::new(),
+        (failed, all) => format!("{failed} of {all} connections failed: "),
+    };
+    say::line(format_args!("mpxdp-bench: {what}: {number}{}", one_line(first)));
+    1
 }
 
 fn relay(arguments: RelayArguments) -> Result<u8> {
@@ -370,19 +405,9 @@ fn relay(arguments: RelayArguments) -> Result<u8> {
     Ok(0)
 }
 
-fn lab(command: LabCommand) -> Result<u8> {
+fn run_lab(command: LabCommand) -> Result<u8> {
     match command {
-        LabCommand::Up {
-            name,
-            links,
-            queues,
-            mtu,
-            vlan,
-            no_gro,
-            congestion,
-            sender_cpu,
-            relay,
-        } => {
+        LabCommand::Up { name, links, queues, mtu, vlan, no_gro, conditions, relay } => {
             let interrupt = Interrupt::install()?;
             let builder = relay
                 .iter()
@@ -394,8 +419,7 @@ fn lab(command: LabCommand) -> Result<u8> {
                 .mtu(mtu)
                 .vlan(vlan)
                 .gro(!no_gro)
-                .congestion(congestion)
-                .sender_cpu(sender_cpu)
+                .conditions(&conditions.into())
                 .kept()
                 .interrupt(&interrupt)
                 .up()?;

@@ -36,6 +36,7 @@ mod progress;
 pub mod relay;
 pub mod remote;
 mod sys;
+mod table;
 mod text;
 pub mod throughput;
 pub mod topology;

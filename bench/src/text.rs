@@ -1,5 +1,10 @@
 //! Text for people.
 
+/// `1 link`, `2 links`.
+pub(crate) fn count(n: u32, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
 /// Breaks a text into lines of at most `width` characters at its spaces.
 pub(crate) fn wrapped(text: &str, width: usize) -> String {
     let mut lines = String::new();

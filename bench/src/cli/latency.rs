@@ -17,26 +17,26 @@ use super::seconds;
 
 #[derive(Args)]
 pub(super) struct LatencyArguments {
-    /// Messages a second that are offered.
-    #[arg(long, value_delimiter = ',', default_values_t = [10_000], value_name = "MSG/S")]
+    /// Messages a second that are offered, 1 to 10000000 each: a list with commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [10_000], value_name = "MSG/S,...")]
     rate: Vec<u32>,
-    /// Bytes of a message, at least 24.
-    #[arg(long, value_delimiter = ',', default_values_t = [256], value_name = "BYTES")]
+    /// Bytes of a message, 24 to 1048576 each: a list with commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [256], value_name = "BYTES,...")]
     size: Vec<usize>,
-    /// Length of a measurement; 0.3 s of warm-up come before it.
+    /// Seconds of a measurement, at most 3600; 0.3 s of warm-up come before it.
     #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = seconds)]
     seconds: f64,
-    /// Measurements of each receiver; they take turns.
+    /// Measurements of each receiver, 1 to 1000; they take turns.
     #[arg(long, default_value_t = 3, value_name = "R")]
     rounds: usize,
-    /// MTUs of the link.
-    #[arg(long, value_delimiter = ',', default_values_t = [1500], value_name = "N")]
+    /// MTUs of the link, 1280 to 65535 each: a list with commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [1500], value_name = "N,...")]
     mtu: Vec<u32>,
-    /// Which receivers.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
+    /// Which receivers: a list with commas.
+    #[arg(long, value_name = "NAME,...", value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
     receivers: Vec<Receiver>,
-    /// How the reader waits for the next message.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Reading::Sleep, Reading::Spin])]
+    /// How the reader waits for the next message: a list with commas.
+    #[arg(long, value_name = "HOW,...", value_enum, value_delimiter = ',', default_values_t = [Reading::Sleep, Reading::Spin])]
     reader: Vec<Reading>,
     /// Where the parts run: auto, or "napi=sender worker=1 reader=1" for instance.
     #[arg(long, value_name = "TEXT")]

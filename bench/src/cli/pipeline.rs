@@ -11,19 +11,19 @@ use mpxdp_bench::{Error, Interrupt, Result};
 /// What a packet costs from the port to the reader, stage by stage, without a kernel.
 #[derive(Args)]
 pub(super) struct PipelineArguments {
-    /// Bytes of payload of a packet, 1 to 8960.
-    #[arg(long, value_delimiter = ',', default_values_t = [64, 1448, 8948], value_name = "N")]
+    /// Bytes of payload of a packet, 1 to 8960 each: a list with commas, as those below.
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 1448, 8948], value_name = "N,...")]
     payload: Vec<u32>,
     /// Subflows of the connection, 1 to 8; its packets take them in turn.
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 8], value_name = "N")]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8], value_name = "N,...")]
     subflows: Vec<u32>,
-    /// Connections; several have one subflow each, and packets take them in turn.
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 10_000], value_name = "N")]
+    /// Connections, 1 to 50000; several have one subflow each, and packets take them in turn.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10_000], value_name = "N,...")]
     connections: Vec<u32>,
-    /// Per cent of the packets that come 1 to 16 packets of their connection late.
-    #[arg(long, value_delimiter = ',', default_values_t = [0.0, 5.0], value_name = "PERCENT")]
+    /// Per cent of the packets, 0 to 50, that come 1 to 16 packets of their connection late.
+    #[arg(long, value_delimiter = ',', default_values_t = [0.0, 5.0], value_name = "PERCENT,...")]
     reorder: Vec<f64>,
-    /// Length of a measurement.
+    /// Seconds of a measurement, at most 60.
     #[arg(long, default_value_t = 0.1, value_name = "S", value_parser = super::seconds)]
     seconds: f64,
     /// Packets of a measurement, instead of its length.

@@ -15,25 +15,26 @@ use super::throughput::resolved;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Which receivers.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
+    /// Which receivers: a list with commas.
+    #[arg(long, value_name = "NAME,...", value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
     receivers: Vec<Receiver>,
-    /// MTUs of the links.
-    #[arg(long, value_delimiter = ',', default_values_t = [1500], value_name = "N")]
+    /// MTUs of the links, 1280 to 65535 each: a list with commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [1500], value_name = "N,...")]
     mtu: Vec<u32>,
-    /// Numbers of subflows.
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_name = "N")]
+    /// Numbers of subflows, the first one included, 1 to 8 each: a list with commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_name = "N,...")]
     subflows: Vec<u32>,
-    /// Links between sender and receiver [default: 2, or 1 if there is one subflow only].
+    /// Links between sender and receiver, 1 to 64 [default: 2, or 1 if there is one subflow only].
     #[arg(long, value_name = "N")]
     links: Option<u32>,
-    /// Length of a measurement.
+    /// Seconds of a measurement, 0.1 to 3600.
     #[arg(long, default_value_t = 0.5, value_name = "S", value_parser = seconds)]
     seconds: f64,
-    /// Measurements of each placement; all placements take turns.
+    /// Measurements of each placement, 1 to 1000; all placements take turns.
     #[arg(long, default_value_t = 3, value_name = "R")]
     rounds: usize,
-    /// Placements of each receiver at each number of subflows, at most; those beyond are listed.
+    /// Placements of each receiver at each number of subflows, at most, 1 to 1000; those
+    /// beyond are listed.
     #[arg(long, default_value_t = 4, value_name = "N")]
     limit: usize,
     /// Measure this placement only, `napi=0 worker=1 reader=1` for instance; may be repeated.
@@ -41,7 +42,7 @@ pub(super) struct Arguments {
     placement: Vec<String>,
     /// A real NIC instead of a lab; may be repeated. With --listen and --sender the placements are
     /// measured on it. Without these they are listed, or with --placement the NIC's processing is moved
-    /// there until SIGINT or SIGTERM.
+    /// there until SIGINT or SIGTERM. Not together with --mtu, --links and --name, which are a lab's.
     #[arg(long, value_name = "IF", conflicts_with_all = ["mtu", "links", "name"])]
     nic: Vec<String>,
     /// With --nic: the address of the NIC that receivers listen on.
@@ -53,7 +54,9 @@ pub(super) struct Arguments {
     /// Write one JSON document to a file or (-) standard output.
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
-    /// Put the recommended placement of mpxdp into a configuration for `mpxdp recv --config`.
+    /// Put the recommended placement of mpxdp into a configuration for `mpxdp recv --config`. The file
+    /// is replaced as a whole with its owner and mode, or written in place if it has other names (hard
+    /// links) or its owner cannot be kept.
     #[arg(long, value_name = "FILE")]
     write_config: Option<PathBuf>,
     /// What the namespaces' names start with.

@@ -9,42 +9,45 @@ use mpxdp_bench::throughput::{self, Options};
 use mpxdp_bench::trial::{Hosts, Receiver};
 use mpxdp_bench::{Error, Result};
 
-use super::seconds;
+use super::{Conditions, seconds};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Length of a measurement, after the warm-up; at least 0.1.
+    /// Seconds of a measurement, after the warm-up, 0.1 to 3600.
     #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = seconds)]
     seconds: f64,
-    /// What of a connection's beginning is left out [default: half of --seconds, at most 0.5].
+    /// Seconds of a connection's beginning that are left out, 0 to 60 [default: half of --seconds, at
+    /// most 0.5].
     #[arg(long, value_name = "S", value_parser = seconds)]
     warmup: Option<f64>,
-    /// Measurements of each; all take turns.
+    /// Measurements of each, 1 to 1000; all take turns.
     #[arg(long, default_value_t = 5, value_name = "R")]
     rounds: usize,
-    /// MTUs of the links.
-    #[arg(long, value_delimiter = ',', default_values_t = [1500, 9000, 65535], value_name = "N")]
+    /// MTUs of the links, 1280 to 65535 each: a list with commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [1500, 9000, 65535], value_name = "N,...")]
     mtu: Vec<u32>,
-    /// Numbers of subflows, the first one included, 1 to 8; they are spread over the links.
-    #[arg(long, value_delimiter = ',', default_values_t = [1], value_name = "N")]
+    /// Numbers of subflows, the first one included, 1 to 8 each, spread over the links: a list with
+    /// commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [1], value_name = "N,...")]
     subflows: Vec<u32>,
-    /// Links between sender and receiver.
+    /// Links between sender and receiver, 1 to 64.
     #[arg(long, default_value_t = 1, value_name = "N")]
     links: u32,
     /// Where everything runs: "napi=sender worker=1 reader=1" for instance. Without it, each receiver
     /// runs at the best of some places, and the kernel's also at mpxdp's best.
     #[arg(long, value_name = "TEXT")]
     placement: Option<String>,
-    /// Which receivers.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
+    /// Which receivers: a list with commas.
+    #[arg(long, value_name = "NAME,...", value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
     receivers: Vec<Receiver>,
     /// Do not measure what the front ends cost by themselves.
     #[arg(long)]
     no_front_end: bool,
     /// Receive on this NIC from another host, instead of in a lab; may be repeated, for subflows over
-    /// several. MTU, addresses, routes and path manager are as they are.
+    /// several. MTU, addresses, routes and path manager are as they are; not together with --mtu, --links,
+    /// --name, --congestion and --sender-cpu, which are a lab's.
     #[arg(long, value_name = "IF", requires = "listen", requires = "sender")]
-    #[arg(conflicts_with_all = ["mtu", "links", "name"])]
+    #[arg(conflicts_with_all = ["mtu", "links", "name", "congestion", "sender_cpu"])]
     nic: Vec<String>,
     /// With --nic: the address of the NIC that receivers listen on.
     #[arg(long, value_name = "ADDR:PORT", requires = "nic")]
@@ -52,6 +55,8 @@ pub(super) struct Arguments {
     /// With --nic: where `mpxdp-bench sender --serve` waits on the other host.
     #[arg(long, value_name = "HOST:PORT", requires = "nic")]
     sender: Option<String>,
+    #[command(flatten)]
+    conditions: Conditions,
     /// Write one JSON document to a file or (-) standard output.
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
@@ -76,6 +81,7 @@ impl Arguments {
             mtus: self.mtu,
             subflows: self.subflows,
             links: self.links,
+            conditions: self.conditions.into(),
             time,
             warmup: warmup.unwrap_or_else(|| (time / 2).min(throughput::DEFAULT_WARMUP)),
             rounds: self.rounds,

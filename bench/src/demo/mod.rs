@@ -21,7 +21,7 @@ use crate::document::{Document, Ratio, Round, Row, Target, Tried};
 use crate::environment;
 use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
-use crate::lab::{self, Lab};
+use crate::lab::{self, Builder, Conditions, Lab};
 use crate::options;
 use crate::trial::{Bench, Outcome, Place, Programs, Receiver, Trial, order, places};
 
@@ -38,6 +38,8 @@ pub struct Options {
     pub mtus: Vec<u32>,
     /// The receivers.
     pub receivers: Vec<Receiver>,
+    /// What the lab has besides.
+    pub conditions: Conditions,
     /// Where the document goes, if anywhere.
     pub json: Option<Target>,
     /// Where the result is drawn, as SVG, if anywhere.
@@ -47,6 +49,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// The lab of an MTU.
+    fn lab(&self, mtu: u32) -> Builder {
+        Lab::builder().name(&self.name).mtu(mtu).conditions(&self.conditions)
+    }
+
     /// Fails unless all of it makes sense, so that nothing is found out in the middle of the run.
     fn check(&self) -> Result<()> {
         options::list("--mtu", &self.mtus)?;
@@ -54,7 +61,7 @@ impl Options {
         options::rounds(self.rounds)?;
         options::seconds(self.time)?;
         for &mtu in &self.mtus {
-            Lab::builder().name(&self.name).mtu(mtu).check()?;
+            self.lab(mtu).check()?;
         }
         if let Some(json) = &self.json {
             json.check("--json")?;
@@ -111,7 +118,7 @@ fn in_labs(options: &Options, interrupt: &Interrupt, document: &mut Document) ->
     let with_mpxdp = options.receivers.contains(&Receiver::Mpxdp);
     let folder = tempfile::tempdir().context(|| "cannot make a folder for the exactness pass")?;
     for &mtu in &options.mtus {
-        let lab = Lab::builder().name(&options.name).mtu(mtu).interrupt(interrupt).up()?;
+        let lab = options.lab(mtu).interrupt(interrupt).up()?;
         let mut bench = Bench::new(&lab, &programs, interrupt);
         if with_mpxdp {
             progress(&format!("MTU {mtu}: are the bytes right?"));
@@ -123,7 +130,7 @@ fn in_labs(options: &Options, interrupt: &Interrupt, document: &mut Document) ->
                 document.idle = Some(checks::idle(&bench, place)?);
             }
         }
-        document.environment.nics = bench.nics();
+        bench.describe(&mut document.environment);
         side_by_side(options, &mut bench, document)?;
         lab.remove()?;
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::document::{Document, Row};
-use crate::measure::Spread;
+use crate::table;
 use crate::text::wrapped;
 use crate::trial::Receiver;
 
@@ -22,16 +22,9 @@ pub(super) const HOW_CPU: &str = "cores: CPUs kept busy by the receiving side: a
 /// The whole document as text.
 pub(super) fn render(document: &Document) -> String {
     let mut text = String::new();
-    // Writing to a String does not fail, here and below.
     let environment = &document.environment;
-    let _ = writeln!(
-        text,
-        "{}; {}; {} CPUs{}",
-        environment.kernel,
-        environment.cpu_model,
-        environment.cpus.len(),
-        if environment.optimised { "" } else { "; BUILT WITHOUT OPTIMISATION" }
-    );
+    let cpus = format!("{} CPUs", environment.cpus.len());
+    text.push_str(&table::machine(environment, &cpus));
     let mut mtus: Vec<u32> = document.results.iter().map(|row| row.mtu).collect();
     mtus.dedup();
     for mtu in mtus {
@@ -50,6 +43,7 @@ pub(super) fn render(document: &Document) -> String {
             pass.mtu
         );
     }
+    table::invalid(&mut text, document);
     if let Some(idle) = document.idle {
         let percent = idle.cpu_fraction * 100.0;
         let _ = writeln!(text, "idle engine: {percent:.2} % of one CPU");
@@ -62,11 +56,7 @@ pub(super) fn render(document: &Document) -> String {
 
 fn section(text: &mut String, document: &Document, mtu: u32, rows: &[&Row]) {
     if let Some(first) = rows.first() {
-        let _ = writeln!(
-            text,
-            "\nMTU {mtu}, {} subflow; median (least–greatest) of {} rounds of {} s",
-            first.subflows, first.rounds, first.seconds
-        );
+        text.push_str(&table::head(first, first.rounds));
     }
     let reference = Receiver::KernelMptcpXdp.name();
     let _ = writeln!(
@@ -85,17 +75,15 @@ fn section(text: &mut String, document: &Document, mtu: u32, rows: &[&Row]) {
             .iter()
             .find(|r| r.mtu == mtu && r.of == row.receiver && r.against == reference)
             .map_or_else(|| "".to_owned(), |r| format!("{:.2}", r.median));
-        let Some(Spread { median, min, max }) = row.bits_per_second else { continue };
-        let giga = |rate: f64| rate / 1e9;
-        let rate = format!("{:.2} ({:.2}–{:.2})", giga(median), giga(min), giga(max));
+        let Some(rate) = row.bits_per_second.map(table::gigabits) else { continue };
         let note =
             if row.mptcp || !row.receiver.contains("mp") { "" } else { ", FELL BACK TO TCP" };
         let _ = writeln!(
             text,
-            "  {:<17} {rate:>19} {:>7.2} {:>7.2} {ratio:>18}  {:<30} {}{note}",
+            "  {:<17} {rate:>19} {:>7} {:>7} {ratio:>18}  {:<30} {}{note}",
             row.receiver,
-            row.receiving_cores.map_or(0.0, |cores| cores.median),
-            row.cpu_seconds_per_gigabyte.unwrap_or(0.0),
+            table::cpu(row.receiving_cores.map(|cores| cores.median)),
+            table::cpu(row.cpu_seconds_per_gigabyte),
             row.placement,
             row.mode
         );

@@ -18,6 +18,7 @@ mod pipeline;
 mod placed;
 mod ratio;
 mod row;
+mod sane;
 mod target;
 
 use std::io::{Read, Write};
@@ -128,24 +129,48 @@ impl Document {
         }
     }
 
-    /// Reads one.
+    /// Reads one; a byte order mark before it is none of it.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, is no such document, or has a newer schema.
-    pub fn read(mut from: impl Read) -> Result<Self> {
-        let mut text = String::new();
-        from.read_to_string(&mut text).context(|| "cannot read the document")?;
-        let document: Self = serde_json::from_str(&text)
-            .map_err(|error| Error::failed("not a document of a benchmark", error))?;
-        if document.schema > SCHEMA {
-            return Err(Error::Failed(format!(
-                "the document has schema {}, which is newer than {SCHEMA}: use the version of \
-                 mpxdp-bench that wrote it",
-                document.schema
-            )));
+    /// If it cannot be read, is larger than 64 MiB, is no such document, has another schema, or has
+    /// figures that no benchmark measures.
+    pub fn read(from: impl Read) -> Result<Self> {
+        /// Some hundred times a large one.
+        const LARGEST: usize = 64 << 20;
+        /// What some editors put before a text.
+        const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+        let none = |why: &dyn std::fmt::Display| {
+            Error::Failed(format!("not a document of a benchmark: {why}"))
+        };
+        let mut text = Vec::new();
+        let most = LARGEST as u64 + 1;
+        from.take(most).read_to_end(&mut text).context(|| "cannot read the document")?;
+        if text.len() > LARGEST {
+            return Err(none(&"it is larger than 64 MiB"));
         }
-        Ok(document)
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
+        let value: serde_json::Value = serde_json::from_slice(text).map_err(|why| none(&why))?;
+        let schema = value.get("schema").and_then(serde_json::Value::as_u64);
+        match schema.ok_or_else(|| none(&"it has no `schema`, which is a number"))? {
+            schema if schema == u64::from(SCHEMA) => {}
+            schema if schema > u64::from(SCHEMA) => {
+                return Err(Error::Failed(format!(
+                    "the document has schema {schema}, which is newer than {SCHEMA}: use the version \
+                     of mpxdp-bench that wrote it"
+                )));
+            }
+            schema => return Err(none(&format!("there is no schema {schema}; {SCHEMA} is"))),
+        }
+        if let Some(found) = sane::monstrous(&value) {
+            return Err(Error::Failed(found));
+        }
+        // From the text, for the sake of errors that have a line.
+        let document: Self = serde_json::from_slice(text).map_err(|why| none(&why))?;
+        match sane::contradiction(&document) {
+            Some(found) => Err(Error::Failed(found)),
+            None => Ok(document),
+        }
     }
 }
 

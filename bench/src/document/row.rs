@@ -101,6 +101,13 @@ pub struct Round {
     pub total_seconds: f64,
     /// CPUs kept busy by the receiving side in the measured seconds, softirqs included.
     pub receiving_cores: f64,
+    /// Seconds between the two readings of CPU time, which should be the measured ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_span_seconds: Option<f64>,
+    /// Whether the CPU figures of this round say nothing, since these seconds were other ones (more than
+    /// a tenth and 10 ms off) or no CPU time was booked at all. They are left out of the row's figures.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cpu_invalid: bool,
     /// CPU seconds of the receiving side in the measured seconds, by kind. The kernel books them by
     /// clock ticks.
     pub cpu_seconds: CpuSeconds,
@@ -256,9 +263,9 @@ impl Row {
     #[must_use]
     pub fn with_rounds(mut self, measurements: Vec<Round>) -> Self {
         self.rounds = measurements.len();
-        let spread = |of: fn(&Round) -> f64| Spread::of(measurements.iter().map(of));
-        self.bits_per_second = spread(|round| round.bits_per_second);
-        self.receiving_cores = spread(|round| round.receiving_cores);
+        self.bits_per_second = Spread::of(measurements.iter().map(|round| round.bits_per_second));
+        let valid = measurements.iter().filter(|round| !round.cpu_invalid);
+        self.receiving_cores = Spread::of(valid.map(|round| round.receiving_cores));
         let kind = |of: fn(CpuSeconds) -> f64| {
             let all = measurements.iter().filter_map(|r| r.cpu_per_gigabyte().map(of));
             Spread::of(all).map(|spread| spread.median)
@@ -323,9 +330,13 @@ impl Round {
         Some(self.cpu_per_gigabyte()?.total() * bytes_per_packet)
     }
 
-    /// CPU seconds of the receiving side for 10^9 bytes of payload; none if nothing came.
+    /// CPU seconds of the receiving side for 10^9 bytes of payload; none if nothing came, or the CPU
+    /// figures are not valid.
     #[must_use]
     pub fn cpu_per_gigabyte(&self) -> Option<CpuSeconds> {
+        if self.cpu_invalid {
+            return None;
+        }
         let total = self.cpu_seconds.total();
         // The cores and the rate are of the same seconds, within the few milliseconds that it takes
         // to hear of their end; a plain quotient would have those few in it.
@@ -382,6 +393,17 @@ mod tests {
         assert_eq!((ratio.median, ratio.min, ratio.max), (2.0, 1.0, 3.0));
         assert!(ratio.noisy);
         assert_eq!(row(&[1e9]).against(&row(&[]), "best"), None);
+    }
+
+    #[test]
+    fn rounds_whose_cpu_time_is_of_other_seconds_count_for_the_rate_alone() {
+        let invalid = Round { cpu_invalid: true, receiving_cores: 0.0, ..round(8e9) };
+        let row = Row::default().with_rounds(vec![invalid.clone(), round(8e9)]);
+        assert_eq!(row.receiving_cores, Some(Spread { median: 1.5, min: 1.5, max: 1.5 }));
+        assert_eq!((row.rounds, row.cpu_seconds_per_gigabyte), (2, Some(1.5)));
+        let row = Row::default().with_rounds(vec![invalid]);
+        assert_eq!((row.receiving_cores, row.cpu_seconds_per_gigabyte), (None, None));
+        assert!(row.bits_per_second.is_some());
     }
 
     #[test]

@@ -168,6 +168,7 @@ fn environment() -> Environment {
             gro_flush_timeout: 0,
             napi_defer_hard_irqs: 0,
         }],
+        lab: Some(crate::lab::Conditions { congestion: "reno".into(), sender_cpu: Some(0) }),
     }
 }
 
@@ -205,6 +206,8 @@ fn row() -> Row {
             total_bytes: 3,
             total_seconds: 2.5,
             receiving_cores: 1.0,
+            cpu_span_seconds: Some(2.0),
+            cpu_invalid: true,
             cpu_seconds: cpu_seconds(),
             cpus: vec![OneCpu { cpu: 1, seconds: cpu_seconds() }],
             busy: Busy {
@@ -372,8 +375,38 @@ fn a_newer_schema_is_refused() {
 
 #[test]
 fn what_is_no_document_is_refused() {
-    assert!(Document::read(&b"{}"[..]).is_err());
-    assert!(Document::read(&b"x"[..]).is_err());
+    let text = serde_json::to_string(&full()).expect("JSON");
+    for (text, named) in [
+        ("{}".to_owned(), "`schema`"),
+        ("x".to_owned(), "line 1"),
+        ("\"schema\"".to_owned(), "`schema`"),
+        (r#"{"schema": 1}"#.to_owned(), "environment"),
+        (text.replacen(r#""schema":1"#, r#""schema":0"#, 1), "no schema 0"),
+        (text.replacen(r#""schema":1"#, r#""schema":-1"#, 1), "`schema`"),
+        (text.replacen(r#""median":2.0"#, r#""median":1e300"#, 1), "is 1e+300"),
+        (text.replacen(r#""median":2.0"#, r#""median":1e999"#, 1), "out of range"),
+        (text.replacen(r#""total_bytes":3"#, r#""total_bytes":9e18"#, 1), "total_bytes is 9"),
+        (text.replacen(r#""median":2.0"#, r#""median":0.5"#, 1), "contradict"),
+        (text.replacen(r#""min":1.0"#, r#""min":-1.0"#, 1), "contradict"),
+        (text.replacen(r#""interval_seconds":0.1"#, r#""interval_seconds":0.0"#, 1), "timeline"),
+    ] {
+        let error = Document::read(text.as_bytes()).expect_err(named).to_string();
+        assert!(error.contains(named), "{named}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn what_never_ends_is_no_document() {
+    let error = Document::read(std::io::repeat(0)).expect_err("endless");
+    assert!(error.to_string().contains("larger than 64 MiB"), "{error}");
+}
+
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    let mut text = b"\xef\xbb\xbf".to_vec();
+    write(&full(), &mut text).expect("memory");
+    assert_eq!(Document::read(&text[..]).expect("a document"), full());
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub use build::Build;
 pub use nic::Nic;
 pub use topology::{Cache, Topology};
 
+use crate::lab::Conditions;
+
 /// The machine, as far as it matters to a rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
@@ -58,6 +60,9 @@ pub struct Environment {
     /// The receiver's interfaces, once they are there.
     #[serde(default)]
     pub nics: Vec<Nic>,
+    /// What the lab had besides its shape; none where it was measured in no lab.
+    #[serde(default)]
+    pub lab: Option<Conditions>,
 }
 
 impl Environment {
@@ -99,6 +104,7 @@ impl Environment {
                 .and_then(|text| text.split(' ').next().map(ToOwned::to_owned))
                 .unwrap_or_default(),
             nics: Vec::new(),
+            lab: None,
         }
     }
 }

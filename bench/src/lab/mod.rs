@@ -29,7 +29,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 
 pub use process::{Ended, Running};
-pub use spec::{Builder, Spec};
+pub use spec::{Builder, Conditions, Spec};
 pub use tool::privilege;
 
 use mpxdp_cli::say;

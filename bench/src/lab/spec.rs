@@ -19,6 +19,21 @@ const MAX_QUEUES: u32 = 4096;
 /// Names of namespaces become file names, and are typed by hand.
 const MAX_NAME: usize = 40;
 
+/// What a lab has besides its shape, and what its figures depend on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// The congestion control on both sides, by the kernel's name.
+    pub congestion: String,
+    /// The CPU that processes what the sender receives; none: the one that the receiver sent it on.
+    pub sender_cpu: Option<usize>,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self { congestion: default_congestion(), sender_cpu: None }
+    }
+}
+
 /// The shape of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
@@ -53,6 +68,12 @@ fn default_congestion() -> String {
 }
 
 impl Spec {
+    /// What it has besides its shape.
+    #[must_use]
+    pub fn conditions(&self) -> Conditions {
+        Conditions { congestion: self.congestion.clone(), sender_cpu: self.sender_cpu }
+    }
+
     /// The name of a side's namespace.
     pub(super) fn namespace(&self, side: Side) -> String {
         namespace(&self.name, side)
@@ -213,6 +234,13 @@ impl Builder {
     pub const fn sender_cpu(mut self, cpu: Option<usize>) -> Self {
         self.spec.sender_cpu = cpu;
         self
+    }
+
+    /// Both of the above.
+    #[must_use]
+    pub fn conditions(self, conditions: &Conditions) -> Self {
+        let Conditions { congestion, sender_cpu } = conditions.clone();
+        self.congestion(congestion).sender_cpu(sender_cpu)
     }
 
     /// Puts middleboxes on a link, numbered from 0; the sender is on their left.

@@ -174,6 +174,7 @@ fn in_labs(
 ) -> Result<()> {
     for &mtu in &options.mtus {
         let lab = Lab::builder().name(&options.name).mtu(mtu).interrupt(interrupt).up()?;
+        document.environment.lab = Some(lab.spec().conditions());
         let mut bench = Bench::new(&lab, interrupt)?;
         for load in options.loads() {
             let mut measured: Vec<Rounds> = subjects.iter().map(inapplicable).collect();

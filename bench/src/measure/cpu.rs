@@ -52,6 +52,15 @@ pub struct Cost {
     pub cpus: Vec<OneCpu>,
 }
 
+/// Whether the time between two snapshots is that of some seconds that were measured: a tenth of them
+/// off at most, and 10 ms, which is a tick of the clock that the kernel books CPU time by. The snapshots
+/// are taken when a message has come, which on a machine that has too much to do may be far too late;
+/// the figures are of another time then.
+#[must_use]
+pub fn covers(span: f64, seconds: f64) -> bool {
+    (span - seconds).abs() <= 0.1 * seconds + 0.01
+}
+
 impl Cost {
     /// How many CPUs the receiving side kept busy.
     #[must_use]
@@ -175,6 +184,16 @@ mod tests {
     fn without_a_sender_on_this_machine_all_is_counted() {
         let cost = snapshot(BEFORE, None).cost_until(&snapshot(AFTER, None));
         assert_eq!(ticks(cost.seconds), [101.0, 80.0, 23.0, 1.0]);
+    }
+
+    #[test]
+    fn snapshots_of_another_time_are_told() {
+        for (span, seconds) in [(2.0, 2.0), (2.2, 2.0), (1.8, 2.0), (0.119, 0.1)] {
+            assert!(covers(span, seconds), "{span} of {seconds}");
+        }
+        for (span, seconds) in [(0.0, 0.1), (0.13, 0.1), (2.3, 2.0), (1.7, 2.0), (0.0, 2.0)] {
+            assert!(!covers(span, seconds), "{span} of {seconds}");
+        }
     }
 
     #[test]

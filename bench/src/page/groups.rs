@@ -2,6 +2,7 @@
 //! apart beside it.
 
 use crate::document::Row;
+pub(super) use crate::text::count;
 
 /// Results with the same conditions.
 #[derive(Debug)]
@@ -28,11 +29,6 @@ pub(super) fn group<'a>(rows: &[&'a Row], title: impl Fn(&Row) -> String) -> Vec
 /// The conditions of a transfer.
 pub(super) fn conditions(row: &Row) -> String {
     format!("MTU {}, {}, {}", row.mtu, count(row.subflows, "subflow"), count(row.links, "link"))
-}
-
-/// `1 link`, `2 links`.
-pub(super) fn count(n: u32, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// Receivers that have a colour of their own, in its order.

@@ -6,11 +6,12 @@ use crate::measure::Spread;
 use crate::trial::Place;
 
 /// What limited a placement over all its rounds, by the median load of each stage; none without
-/// rounds. `sender_here`: whether the sender is on this machine.
+/// rounds whose CPU figures are valid. `sender_here`: whether the sender is on this machine.
 #[must_use]
 pub fn bottleneck(rounds: &[Round], place: &Place, sender_here: bool) -> Option<Bottleneck> {
+    let rounds: Vec<&Round> = rounds.iter().filter(|round| !round.cpu_invalid).collect();
     let each: Vec<Vec<Load>> =
-        rounds.iter().map(|round| loads(round, place, sender_here)).collect();
+        rounds.iter().map(|&round| loads(round, place, sender_here)).collect();
     let stages = [Stage::Sender, Stage::NicProcessing, Stage::Worker, Stage::Reader];
     let median = |stage| {
         let all = || each.iter().flatten().filter(move |load: &&Load| load.stage == stage);

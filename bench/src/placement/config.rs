@@ -1,10 +1,14 @@
 //! A placement in the service's configuration.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use mpxdp::Placement;
+use mpxdp_cli::{describe, files};
+use nix::unistd::{Gid, Uid, fchown};
 use toml_edit::{DocumentMut, Item, Table, Value};
 
 use crate::error::{Context, Error, Result};
@@ -30,6 +34,9 @@ impl ConfigFile {
         let wrong = |why: &dyn std::fmt::Display| {
             Error::Usage(format!("--write-config {}: {why}", path.display()))
         };
+        if path == Path::new("-") {
+            return Err(wrong(&"name a file, which is read and then written"));
+        }
         // A link is kept, and what it points to replaced.
         let (path, text) = match fs::canonicalize(path) {
             // It will be replaced, which is no good for a device or a pipe.
@@ -47,9 +54,8 @@ impl ConfigFile {
         if document.get(KEY).is_some_and(|item| !item.is_str()) {
             return Err(wrong(&format!("`{KEY}` is there, but is no text")));
         }
-        let file = Self { path, document };
-        file.try_folder().map_err(|error| wrong(&error))?;
-        Ok(file)
+        files::writable(&path).map_err(|error| wrong(&describe(&error)))?;
+        Ok(Self { path, document })
     }
 
     /// Where it is.
@@ -58,12 +64,9 @@ impl ConfigFile {
         &self.path
     }
 
-    /// Whether a file can be made beside it, which is how it is replaced.
-    fn try_folder(&self) -> std::io::Result<()> {
-        tempfile::NamedTempFile::new_in(folder(&self.path)).map(drop)
-    }
-
-    /// Puts a placement in and replaces the file as a whole; comments, order and all other keys stay.
+    /// Puts a placement in; comments, order and all other keys stay. The file is replaced as a whole,
+    /// with its owner and mode. Where that would not be the same file, since it has other names (hard
+    /// links) or belongs to somebody whose files this process cannot make, it is written in place.
     ///
     /// # Errors
     ///
@@ -71,10 +74,21 @@ impl ConfigFile {
     pub fn write(mut self, placement: &Placement) -> Result<()> {
         set(self.document.as_table_mut(), &placement.to_string());
         let failed = || format!("cannot write {}", self.path.display());
-        let mut new = tempfile::NamedTempFile::new_in(folder(&self.path)).context(failed)?;
-        new.write_all(self.document.to_string().as_bytes()).context(failed)?;
-        let mode = File::open(&self.path).and_then(|file| file.metadata());
-        let mode = mode.map_or_else(|_| default_mode(), |metadata| metadata.permissions());
+        let text = self.document.to_string();
+        let old = fs::metadata(&self.path).ok();
+        if old.as_ref().is_some_and(|old| old.nlink() > 1) {
+            return write_in_place(&self.path, &text).context(failed);
+        }
+        let mut new = tempfile::NamedTempFile::new_in(files::parent(&self.path)).context(failed)?;
+        new.write_all(text.as_bytes()).context(failed)?;
+        if let Some(old) = &old {
+            let (uid, gid) = (Uid::from_raw(old.uid()), Gid::from_raw(old.gid()));
+            if fchown(new.as_file().as_fd(), Some(uid), Some(gid)).is_err() {
+                return write_in_place(&self.path, &text).context(failed);
+            }
+        }
+        // After the owner, a change of which takes bits of the mode away.
+        let mode = old.map_or_else(default_mode, |old| old.permissions());
         new.as_file().set_permissions(mode).context(failed)?;
         new.as_file().sync_all().context(failed)?;
         new.persist(&self.path).map_err(|error| Error::failed(failed(), error.error))?;
@@ -82,11 +96,12 @@ impl ConfigFile {
     }
 }
 
-fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
+/// Puts another text into a file that stays the same.
+fn write_in_place(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.set_len(text.len() as u64)?;
+    file.sync_all()
 }
 
 /// What a file has that is made by hand; a temporary one is for its owner alone.
@@ -170,6 +185,34 @@ mod tests {
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
         assert!(fs::read_to_string(&path).expect("there").contains("worker=2,3"));
+    }
+
+    #[test]
+    fn a_file_keeps_its_owner_and_its_other_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("a.toml"), folder.path().join("b.toml"));
+        fs::write(&path, "# a comment that makes it longer than what it becomes\n")
+            .expect("written");
+        fs::hard_link(&path, &other).expect("linked");
+        ConfigFile::open(&path).expect("read").write(&placement()).expect("written");
+        let text = fs::read_to_string(&other).expect("there");
+        assert!(text.contains("worker=2,3"), "{text}");
+        assert_eq!(fs::metadata(&path).expect("there").nlink(), 2);
+        fs::remove_file(&other).expect("removed");
+        // Only root can give files away.
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(1234), Some(4321)).expect("given away");
+            ConfigFile::open(&path).expect("read").write(&placement()).expect("written");
+            let there = fs::metadata(&path).expect("there");
+            assert_eq!((there.uid(), there.gid()), (1234, 4321));
+        }
+    }
+
+    #[test]
+    fn standard_output_is_no_configuration() {
+        let error = ConfigFile::open(Path::new("-")).expect_err("no file");
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("name a file"), "{error}");
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn one_mtu(
     interrupt.check()?;
     if let Some(hosts) = &options.hosts {
         let mut bench = Bench::between_hosts(hosts, programs, interrupt);
-        document.environment.nics = bench.nics();
+        bench.describe(&mut document.environment);
         let mut held = Hold::new(Roots::default())?;
         let result = rounds(options, seats, interrupt, progress, |trial| {
             if let Some(cpus) = &trial.place.napi {
@@ -197,7 +197,7 @@ fn one_mtu(
         .interrupt(interrupt)
         .up()?;
     let mut bench = Bench::new(&lab, programs, interrupt);
-    document.environment.nics = bench.nics();
+    bench.describe(&mut document.environment);
     let result = rounds(options, seats, interrupt, progress, |trial| bench.measure(trial));
     lab.remove()?;
     result

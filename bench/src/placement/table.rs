@@ -4,23 +4,14 @@ use std::fmt::Write;
 
 use super::bottleneck::Bottleneck;
 use crate::document::{Document, NotRun, Row};
-use crate::measure::Spread;
+use crate::table;
 use crate::text::wrapped;
 use crate::topology::Topology;
 
 /// The whole document as text.
 pub(super) fn render(document: &Document, topology: &Topology) -> String {
     let mut text = String::new();
-    // Writing to a String does not fail, here and below.
-    let environment = &document.environment;
-    let _ = writeln!(
-        text,
-        "{}; {}; {}{}",
-        environment.kernel,
-        environment.cpu_model,
-        topology.counts(),
-        if environment.optimised { "" } else { "; BUILT WITHOUT OPTIMISATION" }
-    );
+    text.push_str(&table::machine(&document.environment, &topology.counts().to_string()));
     let mut sections: Vec<(u32, u32)> =
         document.results.iter().map(|row| (row.mtu, row.subflows)).collect();
     sections.sort_unstable();
@@ -28,10 +19,11 @@ pub(super) fn render(document: &Document, topology: &Topology) -> String {
     for (mtu, subflows) in sections {
         let fits = |row: &&Row| (row.mtu, row.subflows) == (mtu, subflows);
         let rows: Vec<&Row> = document.results.iter().filter(fits).collect();
-        section(&mut text, mtu, subflows, &rows);
+        section(&mut text, &rows);
         bottlenecks(&mut text, &rows);
         recommendations(&mut text, document, mtu, subflows);
     }
+    table::invalid(&mut text, document);
     not_run(&mut text, &document.not_run);
     for remark in &document.remarks {
         let _ = writeln!(text, "\n{}", wrapped(remark, 100));
@@ -39,19 +31,13 @@ pub(super) fn render(document: &Document, topology: &Topology) -> String {
     text
 }
 
-fn section(text: &mut String, mtu: u32, subflows: u32, rows: &[&Row]) {
+fn section(text: &mut String, rows: &[&Row]) {
     let Some(first) = rows.first() else { return };
-    let plural = |n: u32, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     let most = rows.iter().map(|row| row.rounds).max().unwrap_or(0);
-    let _ = writeln!(
-        text,
-        "\nMTU {mtu}, {} over {}; median (least–greatest) of {most} rounds of {} s",
-        plural(subflows, "subflow"),
-        plural(first.links, "link"),
-        first.seconds
-    );
+    text.push_str(&table::head(first, most));
     let place = rows.iter().map(|row| row.placement.len()).max().unwrap_or(0).max(9);
     let shared = rows.iter().map(|row| class(row).len()).max().unwrap_or(0).max(13);
+    // Writing to a String does not fail, here and below.
     let _ = writeln!(
         text,
         "  {:<16}  {:>8}  {:<place$}  {:<shared$}  {:>19}  {:>6}  what limits",
@@ -61,14 +47,14 @@ fn section(text: &mut String, mtu: u32, subflows: u32, rows: &[&Row]) {
         let placed = row.placed.as_ref();
         let scenario = placed.and_then(|placed| placed.scenario).map(u8::from);
         let scenario = scenario.map_or_else(|| "-".to_owned(), |number| number.to_string());
-        let rate = row.bits_per_second.map_or_else(String::new, gigabits);
-        let cost = row.cpu_seconds_per_gigabyte.unwrap_or(0.0);
+        let rate = row.bits_per_second.map_or_else(String::new, table::gigabits);
+        let cost = table::cpu(row.cpu_seconds_per_gigabyte);
         let limit = placed.and_then(|placed| placed.bottleneck.as_ref());
         let limit = limit.map_or_else(|| "unknown".to_owned(), Bottleneck::label);
         let fell_back = if row.mptcp || !row.receiver.contains("mp") { "" } else { "; NOT MPTCP" };
         let _ = writeln!(
             text,
-            "  {:<16}  {scenario:>8}  {:<place$}  {:<shared$}  {rate:>19}  {cost:>6.2}  \
+            "  {:<16}  {scenario:>8}  {:<place$}  {:<shared$}  {rate:>19}  {cost:>6}  \
              {limit}{fell_back}",
             row.receiver,
             row.placement,
@@ -145,11 +131,6 @@ fn placement(what: &str) -> &str {
     let third = what.match_indices(", ").nth(2).map(|(at, text)| at + text.len());
     let placement = third.map_or(what, |at| &what[at..]);
     placement.strip_suffix(", by link").unwrap_or(placement)
-}
-
-fn gigabits(Spread { median, min, max }: Spread) -> String {
-    let giga = |rate: f64| rate / 1e9;
-    format!("{:.2} ({:.2}–{:.2})", giga(median), giga(min), giga(max))
 }
 
 #[cfg(test)]

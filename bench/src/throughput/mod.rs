@@ -31,7 +31,7 @@ use crate::conclude::conclude;
 use crate::document::{Document, Target};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::lab::{self, Lab};
+use crate::lab::{self, Builder, Conditions, Lab};
 use crate::options;
 use crate::trial::{Hosts, Programs, Receiver};
 
@@ -46,6 +46,8 @@ pub struct Options {
     pub subflows: Vec<u32>,
     /// The number of links.
     pub links: u32,
+    /// What the lab has besides.
+    pub conditions: Conditions,
     /// The length of a measurement.
     pub time: Duration,
     /// What of a connection's beginning is left out.
@@ -66,6 +68,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// The lab of an MTU.
+    fn lab(&self, mtu: u32) -> Builder {
+        let builder = Lab::builder().name(&self.name).links(self.links).mtu(mtu);
+        builder.conditions(&self.conditions)
+    }
+
     /// Fails unless all of it makes sense, so that nothing is found out in the middle of the run.
     fn check(&self) -> Result<()> {
         options::rounds(self.rounds)?;
@@ -78,7 +86,7 @@ impl Options {
             return hosts.check();
         }
         for &mtu in &self.mtus {
-            Lab::builder().name(&self.name).links(self.links).mtu(mtu).check()?;
+            self.lab(mtu).check()?;
         }
         Ok(())
     }

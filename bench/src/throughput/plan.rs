@@ -205,6 +205,7 @@ mod tests {
             mtus: vec![1500, 9000],
             subflows: vec![1, 2],
             links: 2,
+            conditions: crate::lab::Conditions::default(),
             time: Duration::from_secs(2),
             warmup: DEFAULT_WARMUP,
             rounds: 3,

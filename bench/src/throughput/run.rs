@@ -5,7 +5,6 @@ use super::plan::{Case, Plan, expected};
 use crate::document::{Document, FrontEndRow, NotRun, Ratio, Round, Row, Tried};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::lab::Lab;
 use crate::measure::Spread;
 use crate::progress::Progress;
 use crate::trial::{
@@ -61,8 +60,7 @@ fn networks(
     } else {
         for &mtu in &plan.options.mtus {
             progress.says(format!("MTU {mtu}: making the lab"));
-            let builder = Lab::builder().name(&plan.options.name).links(plan.options.links);
-            match builder.mtu(mtu).interrupt(interrupt).up() {
+            match plan.options.lab(mtu).interrupt(interrupt).up() {
                 Ok(lab) => {
                     let bench = Bench::new(&lab, programs, interrupt);
                     document.interrupted = one_network(plan, bench, progress, document)?;
@@ -86,7 +84,7 @@ fn one_network(
     progress: &Progress,
     document: &mut Document,
 ) -> Result<bool> {
-    document.environment.nics = bench.nics();
+    bench.describe(&mut document.environment);
     let bench = &mut bench;
     let mtu = bench.mtu();
     let mut items = Vec::new();

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use crate::document::{CpuSeconds, Document, Row};
-use crate::measure::Spread;
-use crate::text::wrapped;
+use crate::table;
+use crate::text::{count, wrapped};
 use crate::trial::Receiver;
 
 /// What a reader of the figures should know.
@@ -25,16 +25,9 @@ pub(super) const REMARKS: [&str; 3] = [
 /// The whole document as text.
 pub(super) fn render(document: &Document) -> String {
     let mut text = String::new();
-    // Writing to a String does not fail, here and below.
     let environment = &document.environment;
-    let _ = writeln!(
-        text,
-        "{}; {}; {} CPUs{}",
-        environment.kernel,
-        environment.cpu_model,
-        environment.cpus.len(),
-        if environment.optimised { "" } else { "; BUILT WITHOUT OPTIMISATION" }
-    );
+    let cpus = format!("{} CPUs", environment.cpus.len());
+    text.push_str(&table::machine(environment, &cpus));
     let mut seen = Vec::new();
     for row in &document.results {
         if !seen.contains(&(row.mtu, row.subflows)) {
@@ -46,9 +39,11 @@ pub(super) fn render(document: &Document) -> String {
     for row in document.results.iter().filter(|row| row.noisy) {
         let why = row.noisy_reason.as_deref().unwrap_or_default();
         let Row { receiver, mtu, subflows, placement, .. } = row;
-        let subflows = plural(*subflows, "subflow");
+        let subflows = count(*subflows, "subflow");
+        // Writing to a String does not fail, here and below.
         let _ = writeln!(text, "\nNOISY: {receiver}, MTU {mtu}, {subflows}, {placement}: {why}");
     }
+    table::invalid(&mut text, document);
     for not in &document.not_run {
         let _ = writeln!(text, "\nnot run: {}: {}", not.what, not.reason);
     }
@@ -61,21 +56,9 @@ pub(super) fn render(document: &Document) -> String {
     text
 }
 
-fn plural(count: u32, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
 /// All receivers under the conditions of the first of them.
 fn section(text: &mut String, document: &Document, first: &Row) {
-    let _ = writeln!(
-        text,
-        "\nMTU {}, {} over {}; median (least–greatest) of {} rounds of {} s",
-        first.mtu,
-        plural(first.subflows, "subflow"),
-        plural(first.links, "link"),
-        first.rounds,
-        first.seconds
-    );
+    text.push_str(&table::head(first, first.rounds));
     let _ = writeln!(
         text,
         "  {:<17} {:>26} {:>6} {:>27} {:>8} {:>8} {:>9} {:>6} {:>6}  placement",
@@ -151,10 +134,10 @@ fn line(text: &mut String, document: &Document, row: &Row) {
     let note = if row.best { "" } else { "  (mpxdp's)" };
     let _ = writeln!(
         text,
-        "  {:<17} {:>26} {:>6.2} {:>27} {:>8} {:>8} {:>9} {best:>6} {like:>6}  {}{note}",
+        "  {:<17} {:>26} {:>6} {:>27} {:>8} {:>8} {:>9} {best:>6} {like:>6}  {}{note}",
         row.receiver,
         rate(row),
-        row.receiving_cores.map_or(0.0, |cores| cores.median),
+        table::cpu(row.receiving_cores.map(|cores| cores.median)),
         cost(row),
         sum(|round| round.retransmissions.tcp),
         sum(|round| round.drops.values().sum()),
@@ -165,12 +148,11 @@ fn line(text: &mut String, document: &Document, row: &Row) {
 
 /// A median that stands alone only if the rounds agree.
 fn rate(row: &Row) -> String {
-    let Some(Spread { median, min, max }) = row.bits_per_second else { return String::new() };
-    let giga = |rate: f64| rate / 1e9;
+    let Some(rate) = row.bits_per_second else { return String::new() };
     if row.noisy {
-        return format!("NOISY ({:.2}–{:.2})", giga(min), giga(max));
+        return format!("NOISY ({:.2}–{:.2})", rate.min / 1e9, rate.max / 1e9);
     }
-    format!("{:.2} ({:.2}–{:.2})", giga(median), giga(min), giga(max))
+    table::gigabits(rate)
 }
 
 fn cost(row: &Row) -> String {

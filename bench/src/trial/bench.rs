@@ -13,12 +13,12 @@ use super::recv_report::RecvReport;
 use super::sending::Sending;
 use super::site::{Hosts, Site};
 use crate::document::{Busy, Round};
-use crate::environment::Nic;
+use crate::environment::{Environment, Nic};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::lab::{Ended, Lab, Running, Side};
 use crate::measure::counters::Counters;
-use crate::measure::cpu::Snapshot;
+use crate::measure::cpu::{Snapshot, covers};
 use crate::measure::napi::Processing;
 use crate::measure::tasks::Tasks;
 use crate::remote::{Job, Request};
@@ -127,6 +127,7 @@ impl Moment {
         let receiving = |moment: &Self| moment.receiver.clone().and(moment.napi.clone());
         Round {
             receiving_cores: cost.cores(),
+            cpu_span_seconds: Some(cost.wall),
             cpu_seconds: cost.seconds,
             cpus: cost.cpus,
             busy: Busy {
@@ -177,11 +178,12 @@ impl<'a> Bench<'a> {
         u32::try_from(self.site.interfaces().len()).unwrap_or(u32::MAX)
     }
 
-    /// The receiver's interfaces as they are now.
-    #[must_use]
-    pub fn nics(&self) -> Vec<Nic> {
+    /// Says where it is measured: the receiver's interfaces as they are now, and the lab if it is one.
+    pub fn describe(&self, environment: &mut Environment) {
         let interfaces = self.site.interfaces();
-        interfaces.iter().map(|name| Nic::read(name, |tool| self.site.command(tool))).collect()
+        let nic = |name: &String| Nic::read(name, |tool| self.site.command(tool));
+        environment.nics = interfaces.iter().map(nic).collect();
+        environment.lab = self.site.lab().map(|lab| lab.spec().conditions());
     }
 
     /// Measures a receiver at a place.
@@ -391,6 +393,10 @@ impl Outcome {
             timeline: connection.timeline,
             ..std::mem::take(&mut self.round)
         };
+        let round = &mut self.round;
+        // No data comes without a CPU.
+        round.cpu_invalid = round.cpu_seconds.total() == 0.0
+            || !round.cpu_span_seconds.is_some_and(|span| covers(span, seconds));
         Ok(())
     }
 

@@ -16,7 +16,8 @@
 //!
 //! The sender's own clock bounds what is measured: from the first write after the warm-up until the
 //! last one has returned. CPU time is read when the sender says that these moments have come, some
-//! milliseconds later at most, so it is first divided by its own span.
+//! milliseconds later at most, so it is first divided by its own span. Where that is not nearly the
+//! measured seconds, on a machine with far too much to do, the round's CPU figures are marked as invalid.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -108,7 +108,9 @@ fn a_sweep_measures_the_scenarios_and_lists_what_it_does_not() {
     // two twice as many.
     let all = document.results.len() + document.not_run.len();
     assert_eq!(all, (35 + 70) + (5 + 10) + (5 + 1), "{said}");
-    assert_eq!(document.recommendations.len(), 5);
+    let rows = document.results.iter().filter(|row| has_cpu(row));
+    let groups: BTreeSet<_> = rows.map(|row| (row.receiver.as_str(), row.subflows)).collect();
+    assert_eq!(document.recommendations.len(), groups.len(), "{groups:?}");
     for recommended in &document.recommendations {
         assert!(said.contains(&recommended.reason), "{said}");
     }
@@ -123,6 +125,12 @@ fn a_sweep_measures_the_scenarios_and_lists_what_it_does_not() {
     assert_accepted(&config);
 }
 
+/// Whether there are CPU figures: a machine with far too much to do may have read them too late, and
+/// says so.
+fn has_cpu(row: &Row) -> bool {
+    row.measurements.iter().any(|round| !round.cpu_invalid)
+}
+
 fn assert_well_formed(row: &Row) {
     let placed = row.placed.as_ref().expect("a placement");
     assert_eq!((row.benchmark.as_str(), row.mtu, row.rounds), ("placement", 1500, 1), "{row:#?}");
@@ -130,7 +138,10 @@ fn assert_well_formed(row: &Row) {
     assert!(row.measurements[0].bytes > 0, "{row:#?}");
     assert_eq!(placed.nic_worker.is_some(), row.receiver == "mpxdp", "{row:#?}");
     assert_eq!(row.placement.contains("worker="), row.receiver == "mpxdp", "{row:#?}");
-    let found = placed.bottleneck.as_ref().expect("loads");
+    let Some(found) = placed.bottleneck.as_ref() else {
+        assert!(!has_cpu(row), "{row:#?}");
+        return;
+    };
     let shares = found.cpus.iter().flat_map(|load| &load.shares);
     let stages: BTreeSet<_> = shares.map(|share| share.stage.name()).collect();
     let mut wanted = BTreeSet::from(["NIC processing", "reader", "sender"]);

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use mpxdp_bench::document::Document;
+use mpxdp_bench::document::{Document, Row};
 use mpxdp_bench::lab::{Lab, Running, Side};
 use mpxdp_bench::{Interrupt, environment};
 use nix::sys::signal::{Signal, killpg};
@@ -45,6 +46,12 @@ impl Drop for Named {
     }
 }
 
+/// Whether there are CPU figures: a machine with far too much to do may have read them too late in
+/// every round, and says so.
+fn has_cpu(row: &Row) -> bool {
+    row.measurements.iter().any(|round| !round.cpu_invalid)
+}
+
 fn document(stdout: &[u8]) -> Document {
     Document::read(stdout).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -79,7 +86,7 @@ fn one_and_two_subflows_at_the_same_place() {
         assert_eq!((row.rounds, row.measurements.len()), (2, 2), "{row:#?}");
         let rate = row.bits_per_second.expect("rounds");
         assert!(rate.min > 0.0 && rate.min <= rate.median && rate.median <= rate.max, "{row:#?}");
-        assert!(row.cpu_seconds_per_gigabyte.is_some_and(|cost| cost > 0.0), "{row:#?}");
+        assert_eq!(row.cpu_seconds_per_gigabyte.is_some_and(|cost| cost > 0.0), has_cpu(row));
         assert_eq!(row.noisy, row.noisy_reason.is_some());
         assert_eq!(row.mptcp, !row.receiver.contains("tcp") || row.receiver.contains("mptcp"));
         if row.receiver == "mpxdp" {
@@ -98,8 +105,8 @@ fn one_and_two_subflows_at_the_same_place() {
     }
     for row in &document.results {
         let has = row.receiver == "mpxdp" || row.receiver.ends_with("-xdp");
-        assert_eq!(row.above_front_end.is_some(), has, "{row:#?}");
-        assert!(row.nanoseconds_per_packet.is_some_and(|cost| cost > 0.0), "{row:#?}");
+        assert_eq!(row.above_front_end.is_some(), has && has_cpu(row), "{row:#?}");
+        assert_eq!(row.nanoseconds_per_packet.is_some_and(|cost| cost > 0.0), has_cpu(row));
     }
     // Against four with one subflow and two with two, best with best and like with like.
     assert_eq!(of_ours.count() - 1, 2 * (4 + 2), "{:#?}", document.ratios);
@@ -195,6 +202,85 @@ fn a_signal_keeps_what_was_measured() {
     assert!(document.not_run.is_empty(), "{:#?}", document.not_run);
     assert_eq!(document.results.len(), 1);
     assert!(!document.results[0].measurements.is_empty());
+}
+
+/// A run of one round of the kernel's TCP at one place, which has its lab to itself.
+fn one_round(named: &Named, json: &Path, more: &[&str]) -> Running {
+    let cpu = environment::cpus()[0];
+    let mut command = named.command(&["--seconds", "1", "--rounds", "1", "--mtu", "1500"]);
+    command.args(["--receivers", "kernel-tcp", "--placement", &format!("reader={cpu}")]);
+    command.args(["--no-front-end", "--json"]).arg(json).args(more);
+    Running::start("throughput", &mut command, &[]).expect("it starts")
+}
+
+/// Waits until the sender of a measurement runs.
+fn wait_for_sender(running: &Running) {
+    let children = format!("/proc/{0}/task/{0}/children", running.pid());
+    let is_sender = |pid: &str| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words = line.split(|&byte| byte == 0).collect::<Vec<_>>();
+        words.first().is_some_and(|word| word.ends_with(b"mpxdp-bench"))
+            && words.contains(&&b"sender"[..])
+    };
+    let deadline = Instant::now() + LIMIT;
+    while !fs::read_to_string(&children).unwrap_or_default().split_whitespace().any(is_sender) {
+        assert!(Instant::now() < deadline, "no sender was started");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn cpu_time_that_was_read_too_late_is_marked_and_left_out() {
+    if !privileged() {
+        return;
+    }
+    let (named, folder) = (Named::new(), tempfile::tempdir().expect("a folder"));
+    let json = folder.path().join("out.json");
+    let reno = ["--congestion", "reno"];
+    let running = one_round(&named, &json, &reno);
+    wait_for_sender(&running);
+    // Longer than warm-up and measurement, both of whose ends are noticed afterwards.
+    running.signal(Signal::SIGSTOP).expect("it runs");
+    thread::sleep(Duration::from_secs(4));
+    running.signal(Signal::SIGCONT).expect("it is there");
+    let ended = running.wait(LIMIT, &Interrupt::never()).expect("it ends");
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("CPU TIME NOT VALID in 1 of 1 rounds"), "{}", ended.stderr);
+    let document = document(&fs::read(&json).expect("a document"));
+    let row = &document.results[0];
+    let round = &row.measurements[0];
+    assert!(round.cpu_invalid && round.cpu_span_seconds.is_some(), "{round:#?}");
+    assert!(row.bits_per_second.is_some_and(|rate| rate.min > 0.0), "{row:#?}");
+    assert_eq!((row.receiving_cores, row.cpu_seconds_per_gigabyte), (None, None));
+    let lab = document.environment.lab.expect("it was one");
+    assert_eq!((lab.congestion.as_str(), lab.sender_cpu), ("reno", None));
+}
+
+#[test]
+fn a_lab_that_cannot_be_removed_costs_no_document() {
+    if !privileged() {
+        return;
+    }
+    let (named, folder) = (Named::new(), tempfile::tempdir().expect("a folder"));
+    let json = folder.path().join("out.json");
+    fs::write(&json, "a former run's").expect("written");
+    let cpu = environment::cpus()[0];
+    let running = one_round(&named, &json, &["--sender-cpu", &cpu.to_string()]);
+    wait_for_sender(&running);
+    assert_eq!(fs::read_to_string(&json).expect("there"), "a former run's");
+    let entry = format!("/run/mpxdp-lab/{}.json", named.0);
+    let before = fs::read(&entry).expect("the lab is written down");
+    fs::write(&entry, "damaged").expect("written");
+    let ended = running.wait(LIMIT, &Interrupt::never()).expect("it ends");
+    fs::write(&entry, before).expect("mended, so that the lab can go");
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("is damaged"), "{}", ended.stderr);
+    let document = document(&fs::read(&json).expect("a document"));
+    assert_eq!(document.results.len(), 1);
+    assert!(document.not_run[0].reason.contains("is damaged"), "{:#?}", document.not_run);
+    assert_eq!(document.environment.lab.and_then(|lab| lab.sender_cpu), Some(cpu));
+    assert!(Lab::down(&named.0).expect("it goes now"));
+    named.assert_gone();
 }
 
 /// Fails unless it ends with that code and one line that names something; no lab was made then.

@@ -63,7 +63,10 @@ fn every_receiver_gets_as_many_subflows_as_asked_for() {
         assert_eq!(round.subflow_bytes.len(), if ours { subflows as usize } else { 0 });
         assert_eq!(outcome.zero_copy, ours.then_some(false), "{outcome:#?}");
     }
-    let nics = bench.nics();
+    let mut found = environment::Environment::default();
+    bench.describe(&mut found);
+    assert_eq!(found.lab.expect("it is one").congestion, "reno");
+    let nics = found.nics;
     let names: Vec<_> = nics.iter().map(|nic| (nic.name.as_str(), nic.driver.as_str())).collect();
     assert_eq!(names, [("rcv0", "veth"), ("rcv1", "veth")]);
     assert!(nics.iter().all(|nic| nic.mtu == 9000), "{nics:#?}");

@@ -409,6 +409,14 @@ fn run_lab(command: LabCommand) -> Result<u8> {
     match command {
         LabCommand::Up { name, links, queues, mtu, vlan, no_gro, conditions, relay } => {
             let interrupt = Interrupt::install()?;
+            let mut relayed = relay.iter().map(|(link, _)| link);
+            if let Some(twice) =
+                relayed.find(|link| relay.iter().filter(|(l, _)| l == *link).count() > 1)
+            {
+                return Err(Error::Usage(format!(
+                    "--relay {twice}=...: link {twice} is there twice; put all its middleboxes in one chain"
+                )));
+            }
             let builder = relay
                 .iter()
                 .fold(Lab::builder(), |builder, (link, chain)| builder.relay(*link, chain));

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io;
 
+use mpxdp_cli::describe;
+
 /// The result of everything in this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -48,7 +50,7 @@ pub(crate) trait Context<T> {
 
 impl<T> Context<T> for io::Result<T> {
     fn context<D: Display>(self, what: impl FnOnce() -> D) -> Result<T> {
-        self.map_err(|error| Error::failed(what(), error))
+        self.map_err(|error| Error::failed(what(), describe(&error)))
     }
 }
 

@@ -84,6 +84,9 @@ fn lists_have_nothing_twice() {
     refused(&["throughput", "--subflows", "1,2,1"], &["--subflows", "twice"]);
     refused(&["placement", "--placement", "worker=0", "--placement", "worker=0"], &["twice"]);
     refused(&["placement", "--nic", "lo", "--nic", "lo"], &["--nic", "lo", "twice"]);
+    refused(&["lab", "up", "--relay", "0=loss=1%", "--relay", "0=dup=1%"], &["link 0", "twice"]);
+    refused(&["throughput", "--placement", "worker=0 worker=0"], &["worker", "twice"]);
+    refused(&["pipeline", "--payload", "64,64"], &["--payload", "64", "twice"]);
     refused(&["latency", "--rate", "5,5"], &["--rate", "twice"]);
     refused(&["latency", "--reader", "spin,spin"], &["--reader", "spin", "twice"]);
     refused(&["latency", "--size", "64,64"], &["--size", "twice"]);

@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::process::{Command, Output};
+use std::io::Read as _;
+use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 fn pipeline(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpxdp-bench"));
@@ -41,6 +45,29 @@ fn it_writes_a_document_and_a_table() {
     let smoltcp = |at: usize| &results[at]["pipeline"]["limits"]["smoltcp"];
     assert!(smoltcp(0).as_f64().unwrap() > 0.0);
     assert!(smoltcp(1).is_null());
+}
+
+#[test]
+fn a_signal_in_the_middle_of_a_case_keeps_those_before_it() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mpxdp-bench"));
+    command.args(["pipeline", "--payload", "64,128,256", "--subflows", "1", "--connections", "1"]);
+    command.args(["--reorder", "0", "--packets", "1", "--rounds", "1000", "--json", "-"]);
+    let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = running.stderr.take().unwrap();
+    let (mut said, mut byte) = (String::new(), [0]);
+    while !said.ends_with("case 1 of 3") {
+        stderr.read_exact(&mut byte).unwrap();
+        said.push(char::from(byte[0]));
+    }
+    kill(Pid::from_raw(running.id().cast_signed()), Signal::SIGINT).unwrap();
+    let rest = std::thread::spawn(move || stderr.read_to_string(&mut String::new()));
+    let output = running.wait_with_output().unwrap();
+    rest.join().unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["interrupted"], true);
+    let results = document["results"].as_array().unwrap().len();
+    assert!((1..3).contains(&results), "{results}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +39,10 @@ impl Place {
                 // /dev/stdout may be a file that has no name any more.
                 let there = fs::metadata(&real).is_ok_and(|found| id(&found) == id(&metadata));
                 Ok(if there { Self::File(real) } else { Self::Other })
+            }
+            // The name of a folder that is not there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && ends_in_slash(path) => {
+                Err(io::Error::from_raw_os_error(libc::EISDIR))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => followed(path).map(Self::File),
             Err(error) => Err(error),
@@ -162,6 +167,10 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
+fn ends_in_slash(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"/")
+}
+
 fn part_of(path: &Path) -> PathBuf {
     let mut part = path.to_owned().into_os_string();
     part.push(PART);
@@ -268,6 +277,7 @@ mod tests {
         let temp = tempfile::tempdir().expect("a folder");
         let kind = |path: &Path| writable(path).expect_err("not writable").kind();
         assert_eq!(kind(temp.path()), io::ErrorKind::IsADirectory);
+        assert_eq!(kind(&temp.path().join("new/")), io::ErrorKind::IsADirectory);
         assert_eq!(kind(&temp.path().join("no/file")), io::ErrorKind::NotFound);
         let long = temp.path().join("x".repeat(253));
         assert_eq!(kind(&long), io::ErrorKind::InvalidFilename, "with .part it is too long");

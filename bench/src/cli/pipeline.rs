@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
-use mpxdp_bench::document::Target;
+use mpxdp_bench::document::{Document, NotRun, Target};
 use mpxdp_bench::pipeline::{self, Amount, Plan};
 use mpxdp_bench::{Error, Interrupt, Result};
 
@@ -29,7 +29,7 @@ pub(super) struct PipelineArguments {
     /// Packets of a measurement, instead of its length.
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     packets: Option<u64>,
-    /// Measurements of each case.
+    /// Measurements of each case, 1 to 1000.
     #[arg(long, default_value_t = 5, value_name = "R")]
     rounds: usize,
     /// Run on this CPU.
@@ -71,14 +71,32 @@ pub(super) fn run(arguments: PipelineArguments) -> Result<u8> {
     }
     // Whoever started this may be gone, and then there is nobody to tell.
     let mut stderr = io::stderr();
-    let mut done = 0;
-    let document = pipeline::run(&plan, &interrupt, |_| {
-        done += 1;
-        let _ = write!(stderr, "\rcase {done} of {cases}");
-    })?;
+    let mut rows = Vec::new();
+    let run = pipeline::run(&plan, &interrupt, |row| {
+        rows.push(row.clone());
+        let _ = write!(stderr, "\rcase {} of {cases}", rows.len());
+    });
+    let (document, failure) = match run {
+        Ok(document) => (document, None),
+        // What ended a case does not take those before it along.
+        Err(error) if rows.is_empty() => return Err(error),
+        Err(error) => {
+            let interrupted = matches!(error, Error::Interrupted);
+            let mut document = Document { interrupted, results: rows, ..Document::new() };
+            if !interrupted {
+                let (what, reason) = ("the cases that were left".into(), error.to_string());
+                document.not_run.push(NotRun { what, reason });
+            }
+            (document, Some(error))
+        }
+    };
     let _ = writeln!(stderr, "\r{}", pipeline::summary(&document));
     if let Some(json) = &json {
         json.put(&document)?;
     }
-    if document.interrupted { Err(Error::Interrupted) } else { Ok(0) }
+    match failure {
+        Some(error) => Err(error),
+        None if document.interrupted => Err(Error::Interrupted),
+        None => Ok(0),
+    }
 }

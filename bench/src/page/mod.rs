@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use mpxdp_cli::say;
+use mpxdp_cli::{describe, say};
 
 use crate::document::{Document, Row, Target};
 use crate::error::{Error, Result};
@@ -62,7 +62,8 @@ fn read(file: &Path, all: &[PathBuf]) -> Result<Named> {
     let document = if file == Path::new("-") {
         Document::read(io::stdin().lock())
     } else {
-        let opened = File::open(file).map_err(|error| Error::Usage(format!("{shown}: {error}")))?;
+        let opened = File::open(file)
+            .map_err(|error| Error::Usage(format!("{shown}: {}", describe(&error))))?;
         Document::read(opened)
     };
     let document = document.map_err(|error| Error::Failed(format!("{shown}: {error}")))?;

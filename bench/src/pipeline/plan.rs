@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::peer::MAX_CONNECTIONS;
-use crate::{Error, Result};
+use crate::{Error, Result, options};
 
 /// The most octets of payload: with 80 octets of headers, those of a packet of 9028. 8948 are a
 /// packet of 9000 with timestamps and no mapping, which is what plain TCP sends.
@@ -91,9 +91,7 @@ impl Plan {
         let possible = |&n: &u32| (1..=MAX_CONNECTIONS).contains(&n);
         check("--connections", connections, possible, "1 to 50000")?;
         check("--reorder", reorder, |&n| (0.0..=50.0).contains(&n), "0 to 50 per cent")?;
-        if *rounds == 0 {
-            return Err(Error::Usage("--rounds 0: measure at least once".into()));
-        }
+        options::rounds(*rounds)?;
         match *amount {
             Amount::Packets(0) => {
                 return Err(Error::Usage("--packets 0: measure at least one".into()));
@@ -140,9 +138,9 @@ fn check<T: std::fmt::Display>(
     possible: impl Fn(&T) -> bool,
     range: &str,
 ) -> Result<()> {
+    options::list(option, values)?;
     match values.iter().find(|value| !possible(value)) {
         Some(value) => Err(Error::Usage(format!("{option} {value}: it is {range}"))),
-        None if values.is_empty() => Err(Error::Usage(format!("{option}: name at least one"))),
         None => Ok(()),
     }
 }

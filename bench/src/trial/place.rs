@@ -39,9 +39,14 @@ impl Place {
             ))
         };
         let (mut sender, mut napi, mut workers, mut reader) = (None, None, None, None);
+        let mut keys = Vec::new();
         for part in text.split([' ', ';', '/']).filter(|part| !part.is_empty()) {
             let (key, value) =
                 part.split_once('=').ok_or_else(|| refuse(&format!("{part:?} has no =")))?;
+            if keys.contains(&key) {
+                return Err(refuse(&format!("{key} is there twice")));
+            }
+            keys.push(key);
             let place = match key {
                 "sender" => &mut sender,
                 "napi" if value == "sender" => {
@@ -200,6 +205,8 @@ mod tests {
             ("worker=x", "\"x\""),
             ("wrk=1", "\"wrk\""),
             ("reader=0,1", "one CPU"),
+            ("worker=0 worker=1", "worker is there twice"),
+            ("napi=sender napi=1 worker=1", "napi is there twice"),
             ("worker=1 reader=9", "no CPU 9"),
         ] {
             let error = Place::parse(text, &[0, 1]).expect_err(text);

@@ -200,6 +200,11 @@ impl FromStr for Placement {
                     )));
                 }
             };
+            if !place.is_empty() {
+                return Err(Error::Configuration(format!(
+                    "\"{text}\": {key} is there twice; name all its CPUs in one list like {key}=1,2"
+                )));
+            }
             *place = cpus.parse()?;
         }
         Ok(placement)
@@ -244,8 +249,8 @@ mod tests {
     }
 
     #[test]
-    fn a_placement_refuses_unknown_keys_and_empty_lists() {
-        for text in ["wrker=1", "worker", "worker=", "1"] {
+    fn a_placement_refuses_unknown_keys_repeated_ones_and_empty_lists() {
+        for text in ["wrker=1", "worker", "worker=", "1", "worker=1 worker=2"] {
             assert!(text.parse::<Placement>().is_err(), "{text}");
         }
     }

@@ -16,7 +16,7 @@ use super::rate::Rate;
 use super::sequence::Sequence;
 use super::split::Split;
 use super::strip::Strip;
-use super::{ChainSpec, Counters, Direction, Item, Kind, Middlebox, Output, Random};
+use super::{ChainSpec, Counters, Direction, Item, Kind, Middlebox, Output, Place, Random};
 
 /// Middleboxes in a row; itself one.
 ///
@@ -148,7 +148,10 @@ fn build(item: &Item, random: &Random) -> (Option<Direction>, Box<dyn Middlebox>
         Kind::Delay { by, jitter } => Box::new(Delay::new(by, jitter, random)),
         Kind::Rate { rate, queue } => Box::new(Rate::new(rate, queue)),
         Kind::Strip { place, ref what, padding } => {
-            Box::new(Strip::new(place, what.clone(), padding))
+            let strip = Box::new(Strip::new(place, what.clone(), padding, *only));
+            // What passes counts, whichever way.
+            let counts = matches!(place, Place::After(_));
+            return (only.filter(|_| !counts), strip);
         }
         // Both directions belong together in these.
         Kind::Sequence => return (None, Box::new(Sequence::new(*only, random))),

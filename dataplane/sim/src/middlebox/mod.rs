@@ -45,11 +45,11 @@
 //! `Mbit`, `Gbit`, decimal), and so may sizes (`k`, `M`, `G`, binary).
 //!
 //! `strip` removes options from segments with SYN (`syn`), from segments with payload (`data`), from
-//! all segments (`all`), or from all segments of a connection once N bytes of payload have passed
-//! (`after-N`). WHAT is `mptcp` if not given, or any of `mss`, `wscale`, `sackok`, `sack`, `ts`,
-//! `mptcp`, `kind-N`, or of MPTCP alone `capable`, `join`, `dss`, `add_addr`, `remove_addr`, `prio`,
-//! `fail`, `fastclose`, `reset`, `subtype-N`; several are joined with `+`. What is removed becomes NOPs; with
-//! `shrink` the header gets shorter.
+//! all segments (`all`), or from all segments of a connection once N bytes of payload have passed,
+//! whichever way (`after-N`). WHAT is `mptcp` if not given, or any of `mss`, `wscale`, `sackok`,
+//! `sack`, `ts`, `mptcp`, `kind-N`, or of MPTCP alone `capable`, `join`, `dss`, `add_addr`,
+//! `remove_addr`, `prio`, `fail`, `fastclose`, `reset`, `subtype-N`; several are joined with `+`. What
+//! is removed becomes NOPs; with `shrink` the header gets shorter.
 //!
 //! `split` copies the options to every part; with `first` the MPTCP options stay on the first part
 //! only. `coalesce` merges segments with the same MPTCP options; with `first` it merges whatever

@@ -13,15 +13,22 @@ pub(super) struct Strip {
     place: Place,
     what: Vec<OptionName>,
     padding: Padding,
+    /// The only direction in which they are removed.
+    only: Option<Direction>,
     /// Bytes of payload that passed, both ways, where it matters.
     passed: FlowTable<u64>,
     counters: Counters,
 }
 
 impl Strip {
-    pub(super) fn new(place: Place, what: Vec<OptionName>, padding: Padding) -> Self {
+    pub(super) fn new(
+        place: Place,
+        what: Vec<OptionName>,
+        padding: Padding,
+        only: Option<Direction>,
+    ) -> Self {
         let passed = FlowTable::new(MAX_FLOWS);
-        Self { place, what, padding, passed, counters: Counters::default() }
+        Self { place, what, padding, only, passed, counters: Counters::default() }
     }
 
     fn concerns(&mut self, packet: &Packet, direction: Direction) -> bool {
@@ -48,6 +55,7 @@ impl Middlebox for Strip {
         let frame = match Packet::parse(frame) {
             Ok(mut packet) => {
                 if self.concerns(&packet, direction)
+                    && self.only.is_none_or(|only| only == direction)
                     && packet.remove_options(&self.what, self.padding)
                 {
                     self.counters.changed += 1;

@@ -63,6 +63,19 @@ fn mptcp_options_go_in_mid_stream() {
 }
 
 #[test]
+fn mptcp_options_go_on_one_way_after_what_passed_on_the_other() {
+    let mut chain = chain("<strip=after-100");
+    let back = || frame(Left, mapped(3), b"");
+    assert_eq!(through(&mut chain, Left, back()), back());
+    let data = frame(Right, mapped(3), &bytes(100));
+    for _ in 0..2 {
+        assert_eq!(through(&mut chain, Right, data.clone()), data);
+    }
+    let stripped = through(&mut chain, Left, back());
+    assert_eq!(read(&stripped).0.segment.options, ack().options);
+}
+
+#[test]
 fn options_are_removed_by_kind_and_subtype() {
     let sacked = with_sack(ack(), &[(5000, 6000)]);
     let (options, _) = options_after(&mut chain("strip=all:ts"), frame(Right, sacked, b""));

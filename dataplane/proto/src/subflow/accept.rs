@@ -130,6 +130,7 @@ impl Subflow {
             mode,
             confirmed: false,
             heard: Heard::Nothing { bare: false },
+            doubt: None,
             join: None,
             addresses: Addresses::default(),
             receive: Receive {

@@ -29,6 +29,8 @@ pub(super) struct Close {
     peer_first: bool,
     /// That while is over.
     pub(super) grace_over: bool,
+    /// The peer's FIN came without options, as after a fallback that nothing else has told of.
+    bare_fin: bool,
     /// Where the peer's DATA_FIN said that its stream ends.
     pub(super) remote_data_fin: Option<StreamOffset>,
 }
@@ -143,14 +145,21 @@ impl Subflow {
         let held_to = self.reorder.held.last().map_or(0, |last| last.end);
         if self.receive.fin_at.is_none() && at >= self.receive.received.max(held_to) {
             self.receive.fin_at = Some(at);
+            self.close.bare_fin = self.may_come_after_fallback(segment);
         }
     }
 
     /// Takes the peer's FIN if it is the next thing expected.
-    pub(super) fn take_fin_in_order(&mut self, now: Instant) {
+    pub(super) fn take_fin_in_order(&mut self, now: Instant, view: &View) {
         let next_is_fin = self.receive.fin_at == Some(self.receive.received);
         if !next_is_fin || self.receive.fin_taken || self.state == State::Closed {
             return;
+        }
+        // A peer that fell back ends its stream so, if it had nothing more to send than its first flight;
+        // and one that speaks MPTCP closes its only subflow after its DATA_FIN was acknowledged.
+        let ended = view.remote_fin.or(self.close.remote_data_fin).is_some();
+        if self.close.bare_fin && self.is_mptcp() && !ended {
+            self.fall_back_early(view);
         }
         self.receive.fin_taken = true;
         self.receive.next += 1;
@@ -185,7 +194,8 @@ impl Subflow {
         }
         match how {
             Abort::Connection => {
-                let fast_close = self.remote_key();
+                let in_doubt = self.doubt.as_ref().map(|doubt| doubt.remote_key());
+                let fast_close = self.remote_key().or(in_doubt);
                 self.pending.reset = Some(Reset { fast_close, reason: None, fail: None });
             }
             Abort::Subflow(reason) => self.queue_reset(Some(reason)),

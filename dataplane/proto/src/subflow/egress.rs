@@ -226,16 +226,23 @@ impl Subflow {
                 mapping,
             });
         }
+        if self.doubt.is_some() {
+            self.add_doubt(now, &mut options, view);
+        }
         if self.reorder.sack && !self.reorder.is_quiet() {
             let receive = &self.receive;
             options.sack = self.reorder.blocks(sack_room(&options), |p| receive.seq_of(p));
+        }
+        let window = self.window_field(view);
+        if window == 0 {
+            self.note_closed_window();
         }
         self.note_acknowledged(view);
         Segment {
             seq: self.send.next,
             ack: self.receive.next,
             flags: Flags::ACK,
-            window: self.window_field(view),
+            window,
             options,
             ..Default::default()
         }

@@ -61,6 +61,9 @@ impl Subflow {
         }
         let received = self.receive.received;
         let (shift, mapping) = match &self.mode {
+            Mode::Plain if self.doubt.as_ref().is_some_and(|doubt| doubt.concerns(segment)) => {
+                return false;
+            }
             Mode::Plain => (0, None),
             Mode::Mptcp(mptcp) => {
                 let options = &segment.options.mptcp;
@@ -192,7 +195,7 @@ impl Subflow {
         if segment.flags.contains(Flags::FIN) {
             self.note_fin(segment);
         }
-        self.take_fin_in_order(now);
+        self.take_fin_in_order(now, view);
         payload
     }
 

@@ -27,6 +27,7 @@
 //! |---|---|
 //! | `state` | the states and every transition |
 //! | `accept` | the handshake of a first subflow |
+//! | `doubt` | a fallback that the peer may not have made |
 //! | `cookie` | the same without remembering the SYN |
 //! | `join` | the handshake of a further one |
 //! | `ingress` | the way of a segment, fast and slow |
@@ -46,6 +47,7 @@ mod accept;
 mod acceptance;
 mod close;
 mod cookie;
+mod doubt;
 mod egress;
 mod ingress;
 mod join;
@@ -93,6 +95,8 @@ pub struct Subflow {
     /// Whether MPTCP options are known to pass.
     confirmed: bool,
     heard: Heard,
+    /// While the mode is plain TCP, but the peer may not know.
+    doubt: Option<Box<doubt::Doubt>>,
     join: Option<Box<join::Join>>,
     addresses: join::Addresses,
     receive: Receive,
@@ -146,10 +150,10 @@ enum Heard {
         /// Payload came without a mapping of its own: options get lost on the way to us.
         bare: bool,
     },
-    /// The first was sent with this TSval, which none before had. What the peer sends in answer to it
-    /// still has options if the DATA_ACK was there, and has none if it fell back.
+    /// The first was sent with this TSval, which none before had. What the peer sends in answer to it has
+    /// options if the DATA_ACK was there, unless they get lost on the way.
     Perhaps(u32),
-    /// It had, or nothing can tell.
+    /// It had, or may have had and would not be told from one that had not.
     DataAck,
 }
 

@@ -76,7 +76,7 @@ impl Subflow {
         segment: &Segment,
         view: &View,
     ) -> Result<(), DropReason> {
-        let Mode::Mptcp(mptcp) = self.mode else { return Ok(()) };
+        let Mode::Mptcp(mptcp) = self.mode else { return self.resolve_doubt(now, segment, view) };
         let options = &segment.options.mptcp;
         if self.is_fast_close(segment) {
             self.on_fast_close(false);

@@ -4,8 +4,10 @@
 //! and that place has room. The bytes of a packet are gone when the burst is over, so payload
 //! whose mapping may yet come is left for the peer to send again rather than held.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::doubt::Doubt;
 use super::timers::Timer;
 use super::{
     DropReason, FallbackReason, Heard, MappingId, Mode, Placement, ResetReason, Subflow, View,
@@ -199,6 +201,21 @@ impl Subflow {
         }
     }
 
+    /// Falls back if a peer may do so that does not know yet whether our DATA_ACKs get through, in doubt if
+    /// one was sent. Its last mapping may reach beyond its first window.
+    pub(super) fn fall_back_early(&mut self, view: &View) -> bool {
+        let first_window = INITIAL_WINDOW * u64::from(self.receive.mss) + u64::from(u16::MAX);
+        let may = self.receive.received < first_window && self.may_fall_back(view);
+        if may {
+            if let (Heard::Perhaps(first), Mode::Mptcp(mptcp)) = (self.heard, self.mode) {
+                let unmapped = mptcp.remote_seq(StreamOffset(self.receive.received));
+                self.doubt = Some(Box::new(Doubt::new(mptcp, first, unmapped.0)));
+            }
+            self.fall_back(FallbackReason::NoMappingInFirstData);
+        }
+        may
+    }
+
     /// Payload at a position that no mapping covers. `Ok` means that the connection fell back, and
     /// the payload has its place now.
     fn on_unmapped(&mut self, ordered: bool, view: &View) -> Result<(), DropReason> {
@@ -207,15 +224,11 @@ impl Subflow {
             return Err(DropReason::Unmapped);
         }
         // RFC 8684, section 3.7: every segment has a mapping until the sender has seen a DATA_ACK, so
-        // payload without one means that options get lost. In this direction: then the peer gets no
-        // DATA_ACK either if it had none before, and knows it. In the other: then it has seen an
-        // acknowledgement without a DATA_ACK. Its last mapping may reach beyond its first window.
-        // A peer that did see a DATA_ACK goes on speaking MPTCP. As it gets no more of them, it sends
-        // its data again and again as new of the subflow, which is not a stream without mappings.
-        let first_window = INITIAL_WINDOW * u64::from(self.receive.mss) + u64::from(u16::MAX);
-        let may = self.heard != Heard::DataAck && self.may_fall_back(view);
-        if may && self.receive.received < first_window {
-            self.fall_back(FallbackReason::NoMappingInFirstData);
+        // payload without one means that options get lost. If none was sent yet, then the peer gets none
+        // and knows it. Where one was and nothing has told what became of it, both kinds of peer get what
+        // they need. A peer that did see one goes on speaking MPTCP, and is beyond a fallback: as it gets
+        // no more of them, it sends its data again and again as new of the subflow.
+        if self.heard != Heard::DataAck && self.fall_back_early(view) {
             return Ok(());
         }
         self.receive.unmapped += 1;

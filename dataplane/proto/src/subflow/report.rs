@@ -215,7 +215,7 @@ pub enum FallbackReason {
     Disabled,
     /// The third ACK came without MP_CAPABLE, or with wrong keys.
     NoCapableInAck,
-    /// The first data came without a mapping.
+    /// The first data came without a mapping, or the end right behind it without a DATA_FIN.
     NoMappingInFirstData,
     /// The peer signalled an infinite mapping.
     InfiniteMapping,

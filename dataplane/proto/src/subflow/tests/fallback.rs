@@ -41,21 +41,6 @@ fn answering(ours: &Segment, segment: Segment) -> Segment {
     Segment { options: Options { timestamps, ..segment.options }, ..segment }
 }
 
-/// A middlebox takes the DATA_ACK out of our first acknowledgement of data. The peer falls back, and
-/// Linux does so without an infinite mapping.
-#[test]
-fn options_lost_on_our_acknowledgements_mean_plain_tcp() {
-    let mut trace = Trace::mptcp();
-    trace.accept(mapped(0, 1000));
-    trace.accept(mapped(1000, 1000));
-    let ack = trace.expect_ack(2000);
-    // Under way already.
-    trace.accept(mapped(2000, 1000));
-    trace.accept(answering(&ack, seg(3000, 1000)));
-    trace.expect_events(&[Event::Fallback(FallbackReason::NoMappingInFirstData)]);
-    trace.expect_stream(4000);
-}
-
 /// A middlebox takes the options out of data a little later. The peer goes on speaking MPTCP, and
 /// would send the same data again and again as long as no DATA_ACK comes: no part of any stream.
 #[test]

@@ -7,6 +7,7 @@ mod acceptance;
 mod acks;
 mod close;
 mod cookie;
+mod doubt;
 mod dss;
 mod fallback;
 mod handshake;
@@ -19,6 +20,7 @@ mod sack;
 mod several;
 mod signals;
 mod spaces;
+mod stripped;
 mod sums;
 
 use alloc::sync::Arc;
@@ -65,7 +67,7 @@ fn text(from: u64, len: u32) -> Vec<u8> {
 }
 
 /// A time after the start of the trace.
-fn ms(n: u64) -> Duration {
+const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 

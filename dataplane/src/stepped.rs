@@ -21,9 +21,9 @@ use crate::worker::{Attached, Entropy, Handle, PortFacts, Shared, Worker};
 
 pub use crate::worker::{Probe, Stage};
 
-/// A worker with one port, and a [`Probe`] that it tells of the [`Stage`]s of its turns.
-pub struct SteppedWorker<P: Port, S: Probe = ()> {
-    worker: Worker<P, S>,
+/// A worker with one port.
+pub struct SteppedWorker<P: Port> {
+    worker: Worker<P>,
     handle: Arc<Handle>,
     shared: Arc<Shared>,
     limits: Limits,
@@ -38,14 +38,14 @@ pub struct Turn {
     pub busy: bool,
 }
 
-impl<P: Port, S: Probe> SteppedWorker<P, S> {
+impl<P: Port> SteppedWorker<P> {
     /// A worker of the port of a NIC with this MTU. Of `config` the placement, the announcements and
     /// the limit of memory have no meaning here.
     ///
     /// # Errors
     ///
     /// The system has no random numbers or descriptors left.
-    pub fn new(port: P, mtu: u32, config: &EngineConfig, probe: S) -> Result<Self> {
+    pub fn new(port: P, mtu: u32, config: &EngineConfig) -> Result<Self> {
         let EngineConfig { receive_initial: initial, receive_limit: limit, .. } = *config;
         let ring = RingConfig { initial, limit, budget: Arc::new(Unlimited) };
         let failed = |e: io::Error| Error::io("making a worker", e);
@@ -54,8 +54,7 @@ impl<P: Port, S: Probe> SteppedWorker<P, S> {
         let shared = Arc::new(shared);
         let facts = PortFacts { nic: "stepped".into(), queue: 0, mtu, gone: false };
         let ports = vec![Attached { port, facts }];
-        let (worker, handle) =
-            Worker::with_probe(0, None, ports, Arc::clone(&shared), probe).map_err(failed)?;
+        let (worker, handle) = Worker::new(0, None, ports, Arc::clone(&shared)).map_err(failed)?;
         shared.introduce(vec![Arc::clone(&handle)]);
         let EngineConfig { backlog, half_open, half_open_per_source, .. } = *config;
         Ok(Self {
@@ -84,7 +83,13 @@ impl<P: Port, S: Probe> SteppedWorker<P, S> {
     /// back.
     #[inline]
     pub fn turn(&mut self, now: Instant) -> Turn {
-        let progress = self.worker.turn(now);
+        self.turn_watched(now, ())
+    }
+
+    /// The same; `probe` is told of the [`Stage`]s of the turn.
+    #[inline]
+    pub fn turn_watched(&mut self, now: Instant, probe: impl Probe) -> Turn {
+        let progress = self.worker.turn_watched(now, probe);
         Turn { packets: progress.packets, busy: progress.busy }
     }
 

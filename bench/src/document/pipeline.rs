@@ -1,9 +1,12 @@
 //! What `pipeline` says about one case.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::measure::Spread;
-use crate::pipeline::{Case, STAGES};
+use crate::pipeline::{Case, STAGE_NAMES, STAGES};
 
 /// Within these, the stages count as the explanation of the total.
 const EXPLAINED: std::ops::RangeInclusive<f64> = 0.9..=1.1;
@@ -20,9 +23,12 @@ pub struct Pipeline {
     pub buffers_per_packet: u32,
     /// Packets of all rounds without the stage clock.
     pub packets: u64,
+    /// Packets that were measured in vain, of all rounds: another thread took the CPU meanwhile.
+    #[serde(default)]
+    pub disturbed_packets: u64,
     /// From the port to the reader, measured without a clock in between.
     pub total_nanoseconds_per_packet: Spread,
-    /// The stages, measured with one, whose own cost is subtracted.
+    /// The stages, measured in turn with it with a clock in between, whose own cost is subtracted.
     pub nanoseconds_per_packet: Stages,
     /// Cycles of the time-stamp counter, whose rate is fixed, not of the core; left out where there
     /// is no such counter. This is the total.
@@ -31,7 +37,8 @@ pub struct Pipeline {
     /// The same by stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles_per_packet: Option<Stages>,
-    /// The sum of the stages divided by the total: between 0.9 and 1.1 the stages explain it.
+    /// The sum of the stages divided by the total, round by round: between 0.9 and 1.1 the stages
+    /// explain it.
     pub explained_fraction: f64,
     /// Whether they do.
     pub explained: bool,
@@ -54,32 +61,9 @@ pub struct Clock {
     pub mark_nanoseconds: f64,
 }
 
-/// The stages of a packet; see [`Stage`](mpxdp::stepped::Stage).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stages {
-    /// The port gives a burst.
-    pub receive: f64,
-    /// Headers and options.
-    pub parse: f64,
-    /// The TCP checksum.
-    pub checksum: f64,
-    /// The look-up of the flow, and what the subflow does.
-    pub subflow: f64,
-    /// A place in the ring.
-    pub claim: f64,
-    /// The copy into the ring.
-    pub copy: f64,
-    /// The ring's edge, and counters.
-    pub commit: f64,
-    /// The frames go back.
-    pub recycle: f64,
-    /// Acknowledgements and deadlines.
-    pub acknowledge: f64,
-    /// Commands, wishes, timers, and the worker's numbers.
-    pub rest: f64,
-    /// The reader.
-    pub read: f64,
-}
+/// Times of a packet by stage, in the order of [`STAGE_NAMES`]. In JSON, an object with these names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stages([f64; STAGES]);
 
 /// Nanoseconds for a packet that something else takes, over the same frames.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,72 +81,38 @@ pub struct Limits {
 }
 
 impl Stages {
-    /// From the order of [`Stage::ALL`](mpxdp::stepped::Stage::ALL), and the reader.
+    /// In the order of [`STAGE_NAMES`].
     #[must_use]
     pub const fn new(times: [f64; STAGES]) -> Self {
-        let [
-            receive,
-            parse,
-            checksum,
-            subflow,
-            claim,
-            copy,
-            commit,
-            recycle,
-            acknowledge,
-            rest,
-            read,
-        ] = times;
-        Self {
-            receive,
-            parse,
-            checksum,
-            subflow,
-            claim,
-            copy,
-            commit,
-            recycle,
-            acknowledge,
-            rest,
-            read,
-        }
+        Self(times)
     }
 
-    /// Each with its name.
-    #[must_use]
-    pub const fn named(&self) -> [(&'static str, f64); STAGES] {
-        let Self {
-            receive,
-            parse,
-            checksum,
-            subflow,
-            claim,
-            copy,
-            commit,
-            recycle,
-            acknowledge,
-            rest,
-            read,
-        } = *self;
-        [
-            ("receive", receive),
-            ("parse", parse),
-            ("checksum", checksum),
-            ("subflow", subflow),
-            ("claim", claim),
-            ("copy", copy),
-            ("commit", commit),
-            ("recycle", recycle),
-            ("ack", acknowledge),
-            ("rest", rest),
-            ("read", read),
-        ]
+    /// Each with its name, in order.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        STAGE_NAMES.into_iter().zip(self.0)
     }
 
     /// All of them.
     #[must_use]
     pub fn sum(&self) -> f64 {
-        self.named().iter().map(|(_, time)| time).sum()
+        self.0.iter().sum()
+    }
+}
+
+impl Serialize for Stages {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.named())
+    }
+}
+
+impl<'de> Deserialize<'de> for Stages {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let named = BTreeMap::<String, f64>::deserialize(deserializer)?;
+        let mut times = [0.0; STAGES];
+        for (time, name) in times.iter_mut().zip(STAGE_NAMES) {
+            *time = *named.get(name).ok_or_else(|| D::Error::missing_field(name))?;
+        }
+        Ok(Self(times))
     }
 }
 

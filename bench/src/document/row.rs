@@ -281,6 +281,13 @@ impl Row {
         })();
         let per_packet = measurements.iter().filter_map(Round::nanoseconds_per_packet);
         self.nanoseconds_per_packet = Spread::of(per_packet).map(|spread| spread.median);
+        self.measurements = measurements;
+        self.judged_by_its_spread()
+    }
+
+    /// Says whether the row is noisy, by the spread of its rates.
+    #[must_use]
+    pub fn judged_by_its_spread(mut self) -> Self {
         let relative = self.bits_per_second.map_or(0.0, |spread| spread.relative());
         self.noisy = relative > NOISY_SPREAD;
         self.noisy_reason = self.noisy.then(|| {
@@ -292,7 +299,6 @@ impl Row {
                 NOISY_SPREAD * 100.0
             )
         });
-        self.measurements = measurements;
         self
     }
 

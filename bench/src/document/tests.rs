@@ -11,7 +11,7 @@ use super::*;
 use crate::environment::{Build, Cache, Nic, Topology};
 use crate::latency::Reading;
 use crate::measure::Spread;
-use crate::pipeline::{Case, STAGES};
+use crate::pipeline::{Case, STAGE_NAMES, STAGES};
 use crate::placement::bottleneck::{Bottleneck, Load, Stage};
 use crate::placement::class::Scenario;
 use crate::placement::recommend::Why;
@@ -25,22 +25,7 @@ const SHAPES: [(&str, &[&str]); 4] = [
     ("spread", &["max", "median", "min"]),
     ("cpu seconds", &["irq", "softirq", "system", "user"]),
     ("percentiles", &["max", "p50", "p90", "p99", "p99_9", "p99_99"]),
-    (
-        "stages",
-        &[
-            "acknowledge",
-            "checksum",
-            "claim",
-            "commit",
-            "copy",
-            "parse",
-            "read",
-            "receive",
-            "recycle",
-            "rest",
-            "subflow",
-        ],
-    ),
+    ("stages", &STAGE_NAMES),
 ];
 
 /// Objects whose names are not fixed.
@@ -265,6 +250,7 @@ fn pipeline() -> Pipeline {
         packet_bytes: 1542,
         buffers_per_packet: 1,
         packets: 1000,
+        disturbed_packets: 10,
         total_nanoseconds_per_packet: spread(),
         nanoseconds_per_packet: stages,
         total_cycles_per_packet: Some(spread()),

@@ -9,16 +9,12 @@ use crate::document::{Pipeline, Row, Stages};
 use crate::error::Result;
 use crate::pipeline::Case;
 
-/// What is drawn as one part: stages that belong together, so that each has a colour of its own.
-const PARTS: [&str; 8] = [
-    "port",
-    "parse",
-    "checksum",
-    "subflow",
-    "claim and commit",
-    "copy",
-    "acknowledge and rest",
-    "read",
+/// Stages that are drawn as one part, since there are not as many colours, and what it is called.
+/// Every other stage is a part by itself.
+const TOGETHER: [(&str, [&str; 2]); 3] = [
+    ("port", ["receive", "recycle"]),
+    ("claim and commit", ["claim", "commit"]),
+    ("acknowledge and rest", ["acknowledge", "rest"]),
 ];
 
 /// `1448 B, 2 subflows, 5 % reordered`.
@@ -33,35 +29,34 @@ fn label(case: &Case) -> String {
     text
 }
 
-fn parts(stages: &Stages) -> [f64; PARTS.len()] {
-    let Stages {
-        receive,
-        parse,
-        checksum,
-        subflow,
-        claim,
-        copy,
-        commit,
-        recycle,
-        acknowledge,
-        rest,
-        read,
-    } = *stages;
-    [receive + recycle, parse, checksum, subflow, claim + commit, copy, acknowledge + rest, read]
+/// The parts of a bar, with their names.
+fn parts(stages: &Stages) -> Vec<(&'static str, f64)> {
+    let mut parts: Vec<(&str, f64)> = Vec::new();
+    for (stage, time) in stages.named() {
+        let together = TOGETHER.iter().find(|(_, stages)| stages.contains(&stage));
+        let part = together.map_or(stage, |&(part, _)| part);
+        match parts.iter_mut().find(|(known, _)| *known == part) {
+            Some((_, all)) => *all += time,
+            None => parts.push((part, time)),
+        }
+    }
+    parts
 }
 
 /// The stages of each case as one bar, and beside them what the machine could do.
 pub(super) fn section(rows: &[&Row]) -> Result<Markup> {
-    let cases: Vec<&Pipeline> = rows.iter().filter_map(|row| row.pipeline.as_ref()).collect();
-    if cases.is_empty() {
+    let cases: Vec<(&Row, &Pipeline)> =
+        rows.iter().filter_map(|row| Some((*row, row.pipeline.as_ref()?))).collect();
+    let Some((_, first)) = cases.first() else {
         return Ok(html! {});
-    }
-    let stack = |case: &&Pipeline| Stack {
+    };
+    let stack = |(_, case): &(&Row, &Pipeline)| Stack {
         label: label(&case.case),
-        parts: parts(&case.nanoseconds_per_packet).to_vec(),
+        parts: parts(&case.nanoseconds_per_packet).into_iter().map(|(_, time)| time).collect(),
     };
     let drawn: Vec<Stack> = cases.iter().map(stack).collect();
-    let names = PARTS.iter().enumerate().map(|(n, name)| (n, (*name).to_owned()));
+    let names = parts(&first.nanoseconds_per_packet).into_iter().enumerate();
+    let names = names.map(|(n, (name, _))| (n, name.to_owned()));
     Ok(html! {
         h3 { "The data plane by itself, over ports in memory" }
         figure {
@@ -72,15 +67,15 @@ pub(super) fn section(rows: &[&Row]) -> Result<Markup> {
     })
 }
 
-fn table(cases: &[&Pipeline]) -> Markup {
+fn table(cases: &[(&Row, &Pipeline)]) -> Markup {
     html! {
         div.scroll { table {
             thead { tr {
                 th.name { "Packets" } th { "ns/packet" } th { "Gb/s" } th { "explained" }
                 th { "memcpy" } th { "checksum" } th { "both" } th { "smoltcp" }
             } }
-            tbody { @for case in cases { @let total = case.total_nanoseconds_per_packet; tr {
-                td.name { (label(&case.case)) }
+            tbody { @for (row, case) in cases { @let total = case.total_nanoseconds_per_packet; tr {
+                td.name { (label(&case.case)) @if row.noisy { " " span.warn title=(row.noisy_reason.as_deref().unwrap_or("")) { "noisy" } } }
                 td { (super::compare::spread(total)) }
                 td { (short(f64::from(case.case.payload) * 8.0 / total.median)) }
                 td {
@@ -96,6 +91,23 @@ fn table(cases: &[&Pipeline]) -> Markup {
         p.quiet {
             "“Both”: one pass that verifies the checksum and copies into a ring, the least for a receiver "
             "that does both once. Nanoseconds for a packet, like those of memcpy, checksum and smoltcp."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::{STAGE_NAMES, STAGES};
+
+    #[test]
+    fn every_stage_is_drawn_once_and_the_parts_name_stages_that_there_are() {
+        let stages = Stages::new(std::array::from_fn(|at| f64::from(1 << at)));
+        let parts = parts(&stages);
+        assert_eq!(parts.len(), STAGES - TOGETHER.len());
+        assert_eq!(parts.iter().map(|(_, time)| time).sum::<f64>(), stages.sum());
+        for (_, stages) in TOGETHER {
+            assert!(stages.iter().all(|stage| STAGE_NAMES.contains(stage)), "{stages:?}");
         }
     }
 }

@@ -159,6 +159,7 @@ fn a_latency_histogram_that_is_none_is_an_error() {
 #[test]
 fn the_pipeline_has_a_bar_for_each_case_and_says_what_is_not_explained() {
     let pipeline = |explained_fraction| Pipeline {
+        disturbed_packets: 0,
         case: Case {
             payload: 1448,
             subflows: 2,

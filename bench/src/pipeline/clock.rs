@@ -1,15 +1,32 @@
 //! The clock of the measurements, and the probe that a worker's stages are timed with.
 
 use std::cell::Cell;
+use std::hint::black_box;
 use std::time::Instant;
 
+use mpxdp::checksum;
 use mpxdp::stepped::{Probe, Stage};
+use mpxdp_proto::wire::parse_frame;
+use nix::sys::resource::{UsageWho, getrusage};
+
+use super::peer::{Peer, Shape};
 
 /// The stages of [`Stage::ALL`], and one more: the reader's.
 pub const STAGES: usize = Stage::ALL.len() + 1;
 
 /// The place of the reader's stage.
 const READ: usize = STAGES - 1;
+
+/// What the stages are called, in their order.
+pub const STAGE_NAMES: [&str; STAGES] = {
+    let mut names = ["read"; STAGES];
+    let mut at = 0;
+    while at < Stage::ALL.len() {
+        names[at] = Stage::ALL[at].name();
+        at += 1;
+    }
+    names
+};
 
 /// Ticks of the time-stamp counter on x86-64, nanoseconds elsewhere. The counter has a rate of its
 /// own, whatever the frequency of the core is at the moment.
@@ -35,7 +52,8 @@ pub struct Calibration {
     pub ticks_per_nanosecond: f64,
     /// Ticks from one reading of the clock to the next with nothing in between.
     pub reading: f64,
-    /// Ticks that a mark of a [`StageClock`] takes, of one after the other.
+    /// Ticks by which a mark of a [`StageClock`] makes work longer that it stands in. That is not what
+    /// one of many in a row takes.
     pub mark: f64,
 }
 
@@ -49,18 +67,17 @@ impl Calibration {
         let readings = least(REPEATS, || {
             let begin = ticks();
             for _ in 1..TIMES {
-                std::hint::black_box(ticks());
+                black_box(ticks());
             }
             ticks() - begin
         });
-        let clock = StageClock::default();
-        let marks = least(REPEATS, || {
-            let begin = ticks();
-            for _ in 0..TIMES {
-                std::hint::black_box(&clock).mark(Stage::Rest);
-            }
-            ticks() - begin
-        });
+        let (clock, frame) = (StageClock::default(), sample_frame());
+        let (mut bare, mut marked) = (u64::MAX, u64::MAX);
+        for _ in 0..REPEATS {
+            bare = bare.min(work(&frame, TIMES, ()));
+            marked = marked.min(work(&frame, TIMES, black_box(&clock)));
+        }
+        let marks = marked.saturating_sub(bare);
         while start.elapsed().as_millis() < 20 {
             std::hint::spin_loop();
         }
@@ -68,7 +85,7 @@ impl Calibration {
         Self {
             ticks_per_nanosecond: (last - first) as f64 / elapsed.as_nanos() as f64,
             reading: readings as f64 / f64::from(TIMES),
-            mark: marks as f64 / f64::from(TIMES),
+            mark: marks as f64 / f64::from(MARKS * TIMES),
         }
     }
 
@@ -79,9 +96,61 @@ impl Calibration {
     }
 }
 
+/// Marks that each turn of [`work`] makes.
+const MARKS: u32 = 2;
+
+/// The ticks of so many turns of what stages do with a short packet.
+fn work(frame: &[u8], times: u32, probe: impl Probe) -> u64 {
+    let begin = ticks();
+    for _ in 0..times {
+        let frame = black_box(frame);
+        let _ = black_box(parse_frame(frame, frame.len()));
+        probe.mark(Stage::Parse);
+        black_box(checksum::sum(frame));
+        probe.mark(Stage::Checksum);
+    }
+    ticks() - begin
+}
+
+/// A packet of 64 octets of payload.
+fn sample_frame() -> Vec<u8> {
+    let mut peer =
+        Peer::new(Shape { connections: 1, subflows: 1, payload: 64, reorder: 0.0, mptcp: true });
+    peer.pretend();
+    let mut frame = Vec::new();
+    let (len, _) = peer.next_packet(&mut frame);
+    frame.truncate(len);
+    frame
+}
+
 /// The least of some runs: what others do on the machine only ever adds.
 fn least(repeats: usize, mut run: impl FnMut() -> u64) -> u64 {
     (0..repeats).map(|_| run()).min().unwrap_or(0)
+}
+
+/// Ticks of each stage, and how many marks are in them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StageTimes {
+    ticks: [u64; STAGES],
+    marks: [u64; STAGES],
+}
+
+impl StageTimes {
+    /// Adds others to these.
+    pub fn add(&mut self, other: &Self) {
+        for at in 0..STAGES {
+            self.ticks[at] += other.ticks[at];
+            self.marks[at] += other.marks[at];
+        }
+    }
+
+    /// Ticks of each stage, less what the marks themselves took.
+    #[must_use]
+    pub fn net(&self, calibration: &Calibration) -> [f64; STAGES] {
+        std::array::from_fn(|at| {
+            (self.ticks[at] as f64 - self.marks[at] as f64 * calibration.mark).max(0.0)
+        })
+    }
 }
 
 /// Ticks by stage.
@@ -98,22 +167,28 @@ struct Timed {
 }
 
 impl StageClock {
-    /// Ticks of each stage since the last call, less what the marks themselves took.
+    /// What was counted since the last call.
     #[must_use]
-    pub fn take(&self, calibration: &Calibration) -> [f64; STAGES] {
-        std::array::from_fn(|at| {
-            let Timed { ticks, marks } = &self.stages[at];
-            (ticks.take() as f64 - marks.take() as f64 * calibration.mark).max(0.0)
-        })
+    pub fn take(&self) -> StageTimes {
+        StageTimes {
+            ticks: std::array::from_fn(|at| self.stages[at].ticks.take()),
+            marks: std::array::from_fn(|at| self.stages[at].marks.take()),
+        }
     }
 
     #[inline(always)]
     fn add(&self, at: usize) {
         let now = ticks();
-        let Timed { ticks, marks } = &self.stages[at];
-        ticks.set(ticks.get() + now.wrapping_sub(self.last.get()));
-        marks.set(marks.get() + 1);
+        self.count(at, now.wrapping_sub(self.last.get()));
         self.last.set(now);
+    }
+
+    /// A mark with so many ticks.
+    #[inline(always)]
+    pub(super) fn count(&self, at: usize, passed: u64) {
+        let Timed { ticks, marks } = &self.stages[at];
+        ticks.set(ticks.get() + passed);
+        marks.set(marks.get() + 1);
     }
 }
 
@@ -130,6 +205,8 @@ pub trait Watch: Probe {
     fn begin(self);
     /// The reader has read.
     fn read(self);
+    /// What was seen since the last call.
+    fn take(self) -> StageTimes;
 }
 
 impl Watch for () {
@@ -137,6 +214,9 @@ impl Watch for () {
     fn begin(self) {}
     #[inline(always)]
     fn read(self) {}
+    fn take(self) -> StageTimes {
+        StageTimes::default()
+    }
 }
 
 impl Watch for &StageClock {
@@ -149,6 +229,17 @@ impl Watch for &StageClock {
     fn read(self) {
         self.add(READ);
     }
+
+    fn take(self) -> StageTimes {
+        StageClock::take(self)
+    }
+}
+
+/// How often another thread took the CPU from this one so far.
+pub(super) fn switches() -> u64 {
+    // Without the figure nothing counts as disturbed.
+    getrusage(UsageWho::RUSAGE_THREAD)
+        .map_or(0, |usage| usage.involuntary_context_switches() as u64)
 }
 
 #[cfg(test)]
@@ -171,9 +262,9 @@ mod tests {
         while ticks() < until {}
         (&clock).mark(Stage::Copy);
         (&clock).read();
-        let stages = clock.take(&calibration);
+        let stages = clock.take().net(&calibration);
         assert!(stages[Stage::Copy as usize] >= 1_000_000.0, "{stages:?}");
         assert!(stages[Stage::Parse as usize] == 0.0, "{stages:?}");
-        assert!(clock.take(&calibration).iter().all(|&ticks| ticks == 0.0));
+        assert!(clock.take().net(&calibration).iter().all(|&ticks| ticks == 0.0));
     }
 }

@@ -3,9 +3,10 @@
 use mpxdp::checksum;
 use mpxdp::port::{MemoryPort, Port, RxFrame, send_packet};
 
-use super::clock::ticks;
+use super::clock::{switches, ticks};
 use super::peer::{Peer, Shape};
-use super::rig::{BURST, FRAME_SIZE, Measured, memory, packets_of_a_block};
+use super::rig::{BURST, FRAME_SIZE, memory, packets_of_a_block};
+use super::round::Measured;
 
 /// Octets of the Ethernet and IPv4 headers.
 const TCP_AT: usize = 34;
@@ -68,16 +69,19 @@ impl Limits {
             self.order.push(connection);
         }
         self.far.flush().expect("memory does not fail");
+        let before = switches();
         let mut measured = Measured::default();
         loop {
             let packets = self.near.receive(BURST, &mut self.frames);
             if packets == 0 {
-                return measured;
+                return Measured { switches: switches() - before, ..measured };
             }
             let first = measured.packets as usize;
             let begin = ticks();
             self.burst(first, work);
-            measured.add(Measured { ticks: ticks() - begin, packets: packets as u64, readings: 1 });
+            measured.ticks += ticks() - begin;
+            measured.packets += packets as u64;
+            measured.readings += 1;
             self.near.recycle(self.frames.drain(..));
         }
     }

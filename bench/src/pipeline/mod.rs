@@ -1,8 +1,8 @@
 //! The data plane without a kernel: what a packet costs from the port to the reader, and where.
 //!
 //! Packets are made ahead in blocks (`peer`), lie on a cable in memory, and go through the worker of
-//! an engine to a reader (`rig`), all on one thread. The same case is measured twice: as it is, and
-//! with a clock between the stages (`clock`). Beside it stand the limits of the machine over the
+//! an engine to a reader (`rig`), all on one thread. Blocks are measured in turn as they are and with a
+//! clock between the stages (`clock`), until there are enough of both (`round`). Beside it stand the limits of the machine over the
 //! same frames (`limits`) and another TCP in user space (`smol`). docs/benchmarking.md says how to
 //! read the numbers.
 
@@ -11,6 +11,7 @@ mod limits;
 mod peer;
 mod plan;
 mod rig;
+mod round;
 mod smol;
 mod table;
 
@@ -19,13 +20,14 @@ use std::fs;
 use mpxdp::CpuList;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-pub use self::clock::{Calibration, STAGES, StageClock, Watch};
+pub use self::clock::{Calibration, STAGE_NAMES, STAGES, StageClock, StageTimes, Watch};
 pub use self::plan::{Amount, Case, Plan};
 pub use self::table::{summary, table};
 
 use self::limits::Work;
 use self::peer::{Peer, Shape};
-use self::rig::{Measured, Rig};
+use self::rig::Rig;
+use self::round::{Round, Summary, alternate, repeat};
 use self::smol::Smoltcp;
 use crate::document::{Clock, Document, Limits, NotRun, Pipeline, Row, Stages};
 use crate::measure::Spread;
@@ -54,17 +56,7 @@ pub fn run(plan: &Plan, interrupt: &Interrupt, mut progress: impl FnMut(&Row)) -
             break;
         }
         let row = measure(&case, plan, &calibration, interrupt)?;
-        if let Some(Pipeline { explained: false, explained_fraction, .. }) = row.pipeline {
-            document.remarks.push(format!(
-                "payload {}, {} subflows, {} connections, {} % late: the stages add up to {:.0} % of \
-                 the total, so they do not explain it",
-                case.payload,
-                case.subflows,
-                case.connections,
-                case.reorder_percent,
-                100.0 * explained_fraction
-            ));
-        }
+        document.remarks.extend(remarks(&row));
         progress(&row);
         document.results.push(row);
     }
@@ -73,6 +65,25 @@ pub fn run(plan: &Plan, interrupt: &Interrupt, mut progress: impl FnMut(&Row)) -
         document.remarks.push(remark.into());
     }
     Ok(document)
+}
+
+/// What a reader should know of a case.
+fn remarks(row: &Row) -> Vec<String> {
+    let Some(Pipeline { case, explained, explained_fraction, .. }) = &row.pipeline else {
+        return Vec::new();
+    };
+    let name = format!(
+        "payload {}, {} subflows, {} connections, {} % late",
+        case.payload, case.subflows, case.connections, case.reorder_percent
+    );
+    let unexplained = (!explained).then(|| {
+        let percent = 100.0 * explained_fraction;
+        format!(
+            "{name}: the stages add up to {percent:.0} % of the total, so they do not explain it"
+        )
+    });
+    let noisy = row.noisy_reason.as_ref().map(|why| format!("{name}: noisy: {why}"));
+    unexplained.into_iter().chain(noisy).collect()
 }
 
 /// The cases that there is memory for, the others being added to `not_run`; raises the limit of
@@ -139,48 +150,14 @@ fn measure(
         mptcp: true,
     };
     let packet = Peer::headers(shape.mptcp) + shape.payload;
-    let stage_clock = StageClock::default();
-    let (mut totals, mut stages, mut packets) = (Vec::new(), Vec::new(), 0);
-    let mut total = |rig: &mut Rig<()>| -> Result<()> {
-        interrupt.check()?;
-        let all = repeat(plan.amount, calibration, |most| rig.block(packet, most))?;
-        packets += all.packets;
-        totals.push(per_packet(&all, calibration));
-        Ok(())
-    };
-    let mut by_stage = |rig: &mut Rig<&StageClock>| -> Result<()> {
-        interrupt.check()?;
-        // What came before this round does not count.
-        let _ = stage_clock.take(calibration);
-        let all = repeat(plan.amount, calibration, |most| rig.block(packet, most))?;
-        stages.push(stage_clock.take(calibration).map(|ticks| ticks / all.packets as f64));
-        Ok(())
-    };
-    if case.is_large() {
-        // There may be no memory or descriptors for two.
-        with_rig(shape, case, (), |rig| (0..plan.rounds).try_for_each(|_| total(rig)))?;
-        with_rig(shape, case, &stage_clock, |rig| {
-            (0..plan.rounds).try_for_each(|_| by_stage(rig))
-        })?;
-    } else {
-        // Round by round, so that what else the machine does meets both alike.
-        with_rig(shape, case, (), |bare| {
-            with_rig(shape, case, &stage_clock, |watched| {
-                (0..plan.rounds).try_for_each(|_| total(bare).and_then(|()| by_stage(watched)))
-            })
-        })?;
-    }
-
-    let limits = measure_limits(shape, case, plan, calibration)?;
-    let total = Spread::of(totals).expect("there is a round at least");
-    let median = |at: usize| {
-        Spread::of(stages.iter().map(|stage: &[f64; STAGES]| stage[at]))
-            .expect("there is a round at least")
-            .median
-    };
-    let stages: [f64; STAGES] = std::array::from_fn(median);
+    let rounds = measure_rounds(shape, case, plan, calibration, interrupt)?;
+    let Summary { total, stages, explained_fraction, packets, disturbed } =
+        Summary::of(&rounds).expect("there is a round at least");
+    // As many packets as the total is of: in the same time there would be some ten times as many, and
+    // making them is what takes long.
+    let amount = Amount::Packets(packets.div_ceil(plan.rounds as u64));
+    let limits = measure_limits(shape, case, plan.rounds, amount, calibration)?;
     let nanoseconds = |ticks: f64| calibration.nanoseconds(ticks);
-    let explained_fraction = stages.iter().sum::<f64>() / total.median;
     let in_nanoseconds = Spread {
         median: nanoseconds(total.median),
         min: nanoseconds(total.min),
@@ -194,6 +171,7 @@ fn measure(
         packet_bytes: packet as u32,
         buffers_per_packet: packet.div_ceil(rig::FRAME_SIZE) as u32,
         packets,
+        disturbed_packets: disturbed,
         total_nanoseconds_per_packet: in_nanoseconds,
         nanoseconds_per_packet: Stages::new(stages.map(nanoseconds)),
         total_cycles_per_packet: has_cycles.then_some(total),
@@ -208,7 +186,7 @@ fn measure(
             mark_nanoseconds: nanoseconds(calibration.mark),
         },
     };
-    Ok(Row {
+    let row = Row {
         benchmark: "pipeline".into(),
         receiver: "mpxdp".into(),
         mtu: (packet - peer::LINK.wire_len()) as u32,
@@ -226,40 +204,58 @@ fn measure(
         }),
         pipeline: Some(pipeline),
         ..Row::default()
-    })
+    };
+    Ok(row.judged_by_its_spread())
 }
 
-/// Measures with a warm rig; before and after, what is read is compared with what was sent.
-fn with_rig<W: Watch>(
+/// Measures the rounds of a case on one rig, on which blocks with and without the stage clock take
+/// turns. Before and after, what is read is compared with what was sent.
+fn measure_rounds(
     shape: Shape,
     case: &Case,
-    watch: W,
-    run: impl FnOnce(&mut Rig<W>) -> Result<()>,
-) -> Result<()> {
-    let mut rig = Rig::new(shape, case.ring_bytes, watch)?;
+    plan: &Plan,
+    calibration: &Calibration,
+    interrupt: &Interrupt,
+) -> Result<Vec<Round>> {
+    let packet = Peer::headers(shape.mptcp) + shape.payload;
+    let stage_clock = StageClock::default();
+    let mut rig = Rig::new(shape, case.ring_bytes)?;
     rig.warm_up(shape, case.ring_bytes)?;
     rig.set_verify(false);
-    run(&mut rig)?;
+    let rounds = (0..plan.rounds).map(|_| {
+        interrupt.check()?;
+        let [bare, watched] = alternate(plan.amount, calibration, |watched, most| {
+            if watched {
+                rig.block(packet, most, &stage_clock)
+            } else {
+                rig.block(packet, most, ())
+            }
+        })?;
+        Ok(Round::of(&bare, &watched, calibration))
+    });
+    let rounds = rounds.collect::<Result<_>>()?;
     rig.set_verify(true);
-    rig.finish()
+    rig.finish()?;
+    Ok(rounds)
 }
 
 fn measure_limits(
     shape: Shape,
     case: &Case,
-    plan: &Plan,
+    rounds: usize,
+    amount: Amount,
     calibration: &Calibration,
 ) -> Result<Limits> {
     let mut frames = limits::Limits::new(shape, case.ring_bytes);
     let mut median_of = |work: Work| -> Result<f64> {
         frames.block(work);
-        let rounds: Result<Vec<f64>> = (0..plan.rounds)
+        let all: Result<Vec<f64>> = (0..rounds)
             .map(|_| {
-                let all = repeat(plan.amount, calibration, |_| Ok(frames.block(work)))?;
-                Ok(calibration.nanoseconds(per_packet(&all, calibration)))
+                let all = repeat(amount, calibration, |_| Ok(frames.block(work)))?;
+                Ok(calibration.nanoseconds(all.per_packet(calibration)))
             })
             .collect();
-        Ok(Spread::of(rounds?).expect("there is a round at least").median)
+        Ok(Spread::of(all?).expect("there is a round at least").median)
     };
     let memcpy = median_of(Work::Copy)?;
     let checksum = median_of(Work::Checksum)?;
@@ -268,46 +264,17 @@ fn measure_limits(
     let smoltcp = if same {
         let mut smoltcp = Smoltcp::new(shape.payload, case.ring_bytes)?;
         smoltcp.block()?;
-        let rounds: Result<Vec<f64>> = (0..plan.rounds)
+        let all: Result<Vec<f64>> = (0..rounds)
             .map(|_| {
-                let all = repeat(plan.amount, calibration, |_| smoltcp.block())?;
-                Ok(calibration.nanoseconds(per_packet(&all, calibration)))
+                let all = repeat(amount, calibration, |_| smoltcp.block())?;
+                Ok(calibration.nanoseconds(all.per_packet(calibration)))
             })
             .collect();
-        Spread::of(rounds?).map(|rounds| rounds.median)
+        Spread::of(all?).map(|rounds| rounds.median)
     } else {
         None
     };
     Ok(Limits { memcpy, checksum, checksum_copy, smoltcp })
-}
-
-/// Measures blocks until there are enough; `block` is told how many packets are wanted at most.
-fn repeat(
-    amount: Amount,
-    calibration: &Calibration,
-    mut block: impl FnMut(usize) -> Result<Measured>,
-) -> Result<Measured> {
-    let mut all = Measured::default();
-    loop {
-        let left = match amount {
-            Amount::Packets(packets) => packets - all.packets.min(packets),
-            Amount::Time(time) => {
-                let passed = calibration.nanoseconds(all.ticks as f64);
-                if passed < time.as_nanos() as f64 { u64::MAX } else { 0 }
-            }
-        };
-        if left == 0 {
-            return Ok(all);
-        }
-        all.add(block(usize::try_from(left).unwrap_or(usize::MAX))?);
-    }
-}
-
-/// Ticks of a packet, without those of reading the clock.
-fn per_packet(measured: &Measured, calibration: &Calibration) -> f64 {
-    let Measured { ticks, packets, readings } = *measured;
-    let reading = readings as f64 * calibration.reading;
-    (ticks as f64 - reading).max(0.0) / packets.max(1) as f64
 }
 
 #[cfg(test)]

@@ -151,12 +151,6 @@ impl Case {
     pub const fn memory(&self) -> u64 {
         self.ring_bytes as u64 * self.connections as u64
     }
-
-    /// Whether it takes so much that it should not be there twice.
-    #[must_use]
-    pub const fn is_large(&self) -> bool {
-        self.connections >= MANY
-    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use mpxdp::stepped::SteppedWorker;
 use mpxdp::{EngineConfig, Stream};
 use mpxdp_proto::time::Instant;
 
-use super::clock::{Watch, ticks};
+use super::clock::{Watch, switches, ticks};
 use super::peer::{Peer, SERVER, Shape, pattern};
+use super::round::Measured;
 use crate::{Error, Result};
 
 /// Bytes of a buffer of the port: what an AF_XDP port has, so that a packet with more takes several.
@@ -25,10 +26,9 @@ const BITS_PER_SECOND: u64 = 40_000_000_000;
 const MTU: u32 = 9216;
 
 /// See the [module](self).
-pub(super) struct Rig<W: Watch> {
-    worker: SteppedWorker<MemoryPort, W>,
+pub(super) struct Rig {
+    worker: SteppedWorker<MemoryPort>,
     far: MemoryPort,
-    watch: W,
     peer: Peer,
     streams: Vec<Stream>,
     /// Octets of each stream that were read.
@@ -43,24 +43,6 @@ pub(super) struct Rig<W: Watch> {
     buf: Vec<u8>,
 }
 
-/// What was measured of some blocks.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Measured {
-    pub(super) ticks: u64,
-    pub(super) packets: u64,
-    /// Readings of the clock that belong to the measurement and not to what was measured.
-    pub(super) readings: u64,
-}
-
-impl Measured {
-    pub(super) fn add(&mut self, other: Self) {
-        let Self { ticks, packets, readings } = other;
-        self.ticks += ticks;
-        self.packets += packets;
-        self.readings += readings;
-    }
-}
-
 /// The sizes of the port.
 pub(super) const fn memory(frame_size: usize) -> MemoryOptions {
     MemoryOptions { frame_size, receive_frames: FRAMES, transmit_frames: FRAMES }
@@ -71,13 +53,13 @@ pub(super) const fn packets_of_a_block(packet: usize, frame_size: usize) -> usiz
     FRAMES / packet.div_ceil(frame_size)
 }
 
-impl<W: Watch> Rig<W> {
+impl Rig {
     /// Opens all connections, whose rings have `ring` bytes.
     ///
     /// # Errors
     ///
     /// No memory or descriptors are left.
-    pub(super) fn new(shape: Shape, ring: usize, watch: W) -> Result<Self> {
+    pub(super) fn new(shape: Shape, ring: usize) -> Result<Self> {
         let (near, far) = MemoryPort::pair(memory(FRAME_SIZE));
         let config = EngineConfig {
             receive_initial: ring,
@@ -86,12 +68,11 @@ impl<W: Watch> Rig<W> {
             ..EngineConfig::default()
         };
         let failed = |e| Error::failed("pipeline", e);
-        let worker = SteppedWorker::new(near, MTU, &config, watch).map_err(failed)?;
+        let worker = SteppedWorker::new(near, MTU, &config).map_err(failed)?;
         let listener = worker.listen(SERVER).map_err(failed)?;
         let mut rig = Self {
             worker,
             far,
-            watch,
             peer: Peer::new(shape),
             streams: Vec::new(),
             read: vec![0; shape.connections as usize],
@@ -139,11 +120,11 @@ impl<W: Watch> Rig<W> {
         let packets = bytes.div_ceil(LARGE as u64);
         let mut sent = 0;
         while sent < packets {
-            sent += self.block(Peer::headers(shape.mptcp) + LARGE, usize::MAX)?.packets;
+            sent += self.block(Peer::headers(shape.mptcp) + LARGE, usize::MAX, ())?.packets;
         }
         self.peer.set_payload(shape.payload);
         self.peer.set_reorder(shape.reorder);
-        self.block(Peer::headers(shape.mptcp) + shape.payload, usize::MAX)?;
+        self.block(Peer::headers(shape.mptcp) + shape.payload, usize::MAX, ())?;
         Ok(())
     }
 
@@ -153,19 +134,25 @@ impl<W: Watch> Rig<W> {
     }
 
     /// Makes a block of packets of `packet` octets, and then measures how it goes through the worker
-    /// to the readers: `most` packets, or as many as the port has buffers for.
+    /// to the readers: `most` packets, or as many as the port has buffers for. `watch` is told of the
+    /// stages.
     ///
     /// # Errors
     ///
     /// A packet got lost, or what is read is wrong.
-    pub(super) fn block(&mut self, packet: usize, most: usize) -> Result<Measured> {
+    pub(super) fn block(
+        &mut self,
+        packet: usize,
+        most: usize,
+        watch: impl Watch,
+    ) -> Result<Measured> {
         self.order.clear();
         self.packet = packet;
         for _ in 0..packets_of_a_block(packet, FRAME_SIZE).min(most) {
             let (len, connection) = self.peer.next_packet(&mut self.buf);
             self.put(len, connection)?;
         }
-        self.pass()
+        self.pass(watch)
     }
 
     fn put(&mut self, len: usize, connection: usize) -> Result<()> {
@@ -177,31 +164,33 @@ impl<W: Watch> Rig<W> {
     }
 
     /// Lets what lies on the cable pass.
-    fn pass(&mut self) -> Result<Measured> {
+    fn pass(&mut self, watch: impl Watch) -> Result<Measured> {
         self.far.flush().expect("memory does not fail");
         let packets = self.order.len();
         let mut taken = 0;
-        self.watch.begin();
+        let before = switches();
+        watch.begin();
         let begin = ticks();
         while taken < packets {
-            let turn = self.worker.turn(self.now);
+            let turn = self.worker.turn_watched(self.now, watch);
             if turn.packets == 0 {
                 return Err(Error::Failed(format!("pipeline: packets got lost: {}", self.drops())));
             }
             let burst = taken..taken + turn.packets;
             taken = burst.end;
             self.read_burst(burst)?;
-            self.watch.read();
+            watch.read();
             // The same for all payloads and on all machines.
             self.now = self.now + Duration::from_nanos(turn.packets as u64 * self.gap());
         }
         let ticks = ticks() - begin;
+        let switches = switches() - before;
         self.peer.tick();
         let peer = &mut self.peer;
         receive_packets(&mut self.far, usize::MAX, |frame| {
             peer.on_frame(frame);
         });
-        Ok(Measured { ticks, packets: packets as u64, readings: 1 })
+        Ok(Measured { ticks, packets: packets as u64, readings: 1, switches, stages: watch.take() })
     }
 
     /// Nanoseconds from one packet to the next.
@@ -257,7 +246,7 @@ impl<W: Watch> Rig<W> {
             if self.order.is_empty() {
                 break;
             }
-            self.pass()?;
+            self.pass(())?;
         }
         // Acknowledgements may be held back for 40 ms. Time passes in steps so small that those of
         // one find room on the cable.

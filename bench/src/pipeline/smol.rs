@@ -13,9 +13,10 @@ use smoltcp::wire::{
     EthernetRepr, IpCidr,
 };
 
-use super::clock::ticks;
+use super::clock::{switches, ticks};
 use super::peer::{CLIENT_IP, LINK, Peer, SERVER, SERVER_IP, Shape};
-use super::rig::{self, BURST, FRAMES, Measured, memory};
+use super::rig::{self, BURST, FRAMES, memory};
+use super::round::Measured;
 use crate::{Error, Result};
 
 /// Bytes of a buffer: any packet.
@@ -201,6 +202,7 @@ impl Smoltcp {
             assert!(send_packet(&mut self.far, &self.buf[..len]), "a block fits the cable");
         }
         self.far.flush().expect("memory does not fail");
+        let before = switches();
         let begin = ticks();
         let mut packets = 0;
         while packets < FRAMES {
@@ -215,6 +217,7 @@ impl Smoltcp {
             self.now += Duration::from_micros(20);
         }
         let ticks = ticks() - begin;
+        let switches = switches() - before;
         self.peer.tick();
         let peer = &mut self.peer;
         receive_packets(&mut self.far_out, usize::MAX, |frame| {
@@ -224,7 +227,13 @@ impl Smoltcp {
             let (sent, read) = (self.peer.sent(0), self.read);
             return Err(Error::Failed(format!("pipeline: smoltcp read {read} of {sent} bytes")));
         }
-        Ok(Measured { ticks, packets: packets as u64, readings: 1 })
+        Ok(Measured {
+            ticks,
+            packets: packets as u64,
+            readings: 1,
+            switches,
+            ..Measured::default()
+        })
     }
 }
 

@@ -41,7 +41,7 @@ pub fn table(rows: &[Row]) -> String {
     }
     if let Some(first) = rows.iter().find_map(|row| row.pipeline.as_ref()) {
         for (name, _) in first.nanoseconds_per_packet.named() {
-            let _ = write!(text, "{name:>9}");
+            let _ = write!(text, "{name:>0$}", width(name));
         }
     }
     for name in ["memcpy", "cksum", "cksum+cp", "smoltcp"] {
@@ -52,20 +52,21 @@ pub fn table(rows: &[Row]) -> String {
         let Some(pipeline) = &row.pipeline else { continue };
         let Pipeline { case, total_nanoseconds_per_packet: total, limits, .. } = pipeline;
         let mark = if pipeline.explained { "" } else { "!" };
+        let noise = if row.noisy { "~" } else { "" };
         let _ = write!(
             text,
-            "{:>8}{:>8}{:>8}{:>8}{:>8.1}{:>8}{:>8.2}{:>8.2}",
+            "{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8.2}{:>8.2}",
             case.payload,
             case.subflows,
             case.connections,
             case.reorder_percent,
-            total.median,
+            format!("{noise}{:.1}", total.median),
             format!("{mark}{:.2}", pipeline.explained_fraction),
             pipeline.packets_per_second / 1e6,
             pipeline.packets_per_second * f64::from(case.payload) * 8.0 / 1e9,
         );
-        for (_, time) in pipeline.nanoseconds_per_packet.named() {
-            let _ = write!(text, "{time:>9.1}");
+        for (name, time) in pipeline.nanoseconds_per_packet.named() {
+            let _ = write!(text, "{time:>0$.1}", width(name));
         }
         for time in [limits.memcpy, limits.checksum, limits.checksum_copy] {
             let _ = write!(text, "{time:>9.1}");
@@ -77,4 +78,9 @@ pub fn table(rows: &[Row]) -> String {
         .expect("a string takes everything");
     }
     text
+}
+
+/// The width of a stage's column.
+fn width(name: &str) -> usize {
+    name.len().max(7) + 2
 }

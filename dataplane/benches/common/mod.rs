@@ -252,7 +252,7 @@ impl Turning {
             receive_limit: 1 << 20,
             ..EngineConfig::default()
         };
-        let worker = SteppedWorker::new(near, 1500, &config, ()).expect("there is memory");
+        let worker = SteppedWorker::new(near, 1500, &config).expect("there is memory");
         let server = SERVER.parse().expect("right");
         let listener = worker.listen(server).expect("it is free");
         let content = Content::Pattern { pattern: Pattern::new(1), len: 1 << 40 };

@@ -8,7 +8,6 @@ use mpxdp_proto::time::Instant;
 
 use super::flows::Entry;
 use super::handle::Command;
-use super::probe::Probe;
 use super::{Attached, Core, PortFacts, Worker};
 use crate::connection::Wishes;
 use crate::port::Port;
@@ -18,7 +17,7 @@ use crate::stats::{Closed, PortReport, TableSizes};
 /// How many of each kind a turn takes, so that none keeps the ports waiting.
 const AT_ONCE: usize = 64;
 
-impl<P: Port, S: Probe> Worker<P, S> {
+impl<P: Port> Worker<P> {
     /// Carries out what was commanded; says how many commands there were.
     pub(super) fn take_commands(&mut self) -> usize {
         let mut taken = 0;

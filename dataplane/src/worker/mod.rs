@@ -77,13 +77,12 @@ pub(crate) struct PortFacts {
     pub(crate) gone: bool,
 }
 
-/// One worker. The probe is of no size and does nothing, unless somebody measures.
-pub(crate) struct Worker<P: Port, S: Probe = ()> {
+/// One worker.
+pub(crate) struct Worker<P: Port> {
     ports: Vec<Attached<P>>,
     core: Core,
     /// The frames of a burst; empty between bursts.
     frames: Vec<RxFrame>,
-    probe: S,
 }
 
 /// What came of a turn.
@@ -155,23 +154,6 @@ impl<P: Port> Worker<P> {
         ports: Vec<Attached<P>>,
         shared: Arc<Shared>,
     ) -> io::Result<(Self, Arc<Handle>)> {
-        Self::with_probe(index, cpu, ports, shared, ())
-    }
-}
-
-impl<P: Port, S: Probe> Worker<P, S> {
-    /// As [`new`](Worker::new), with a probe that watches the stages of its turns.
-    ///
-    /// # Errors
-    ///
-    /// No descriptor is left.
-    pub(crate) fn with_probe(
-        index: usize,
-        cpu: Option<usize>,
-        ports: Vec<Attached<P>>,
-        shared: Arc<Shared>,
-        probe: S,
-    ) -> io::Result<(Self, Arc<Handle>)> {
         let (handle, inbox) = Handle::new(index, cpu)?;
         let handle = Arc::new(handle);
         let core = Core {
@@ -193,7 +175,7 @@ impl<P: Port, S: Probe> Worker<P, S> {
             wanted_of_one: Vec::new(),
             claims: Vec::new(),
         };
-        Ok((Self { ports, core, frames: Vec::new(), probe }, handle))
+        Ok((Self { ports, core, frames: Vec::new() }, handle))
     }
 
     /// When the next turn is due although nothing comes in.

@@ -62,8 +62,9 @@ impl Stage {
 
 /// Is told as a worker goes through the stages of its turns.
 ///
-/// Workers of an [`Engine`](crate::Engine) have `()`, which does nothing and has no size: what is
-/// compiled for them is the same as if nobody had ever asked. It is passed by value for that.
+/// Workers of an [`Engine`](crate::Engine) pass `()`, which does nothing and has no size: what is
+/// compiled for them is the same as if nobody had ever asked. It is passed by value for that, and turn
+/// by turn, so that a benchmark can compare turns that are watched with others of the same worker.
 pub trait Probe: Copy {
     /// What the worker did since the last mark was `stage`.
     fn mark(self, stage: Stage);

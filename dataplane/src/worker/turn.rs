@@ -22,33 +22,39 @@ const BURST: usize = 64;
 /// second-level cache in use (256 KiB), as the copy needs the same again for its target.
 const SUB_BATCH: usize = 128 << 10;
 
-impl<P: Port, S: Probe> Worker<P, S> {
+impl<P: Port> Worker<P> {
     /// Takes a burst from each port and does everything that follows from it, and what else is
     /// due at `now`: commands, wishes of applications, timers.
     pub(crate) fn turn(&mut self, now: Instant) -> Progress {
+        self.turn_watched(now, ())
+    }
+
+    /// The same, and `probe` is told of each stage.
+    #[inline]
+    pub(crate) fn turn_watched(&mut self, now: Instant, probe: impl Probe) -> Progress {
         let mut packets = 0;
         for port in 0..self.ports.len() {
             if !self.ports[port].facts.gone {
-                packets += self.receive(now, port);
+                packets += self.receive(now, port, probe);
             }
         }
         packets += self.core.take_strays(now);
         let asked = self.take_commands() + self.core.take_wishes(now);
         let due = self.core.take_due(now);
-        self.probe.mark(Stage::Rest);
+        probe.mark(Stage::Rest);
         self.answer(now);
-        self.probe.mark(Stage::Acknowledge);
+        probe.mark(Stage::Acknowledge);
         if packets + asked + due > 0 {
             self.publish_tables();
         }
         let done = self.core.is_done(now);
-        self.probe.mark(Stage::Rest);
+        probe.mark(Stage::Rest);
         Progress { packets, busy: packets + asked + due > 0, done }
     }
 
     /// Receives one burst of one port.
-    fn receive(&mut self, now: Instant, index: usize) -> usize {
-        let Self { ports, core, frames, probe } = self;
+    fn receive(&mut self, now: Instant, index: usize, probe: impl Probe) -> usize {
+        let Self { ports, core, frames } = self;
         let port = &mut ports[index].port;
         let packets = port.receive(BURST, frames);
         probe.mark(Stage::Receive);
@@ -60,10 +66,10 @@ impl<P: Port, S: Probe> Worker<P, S> {
             let packet = pieces(port, frames, at);
             let (buffers, len) =
                 packet.clone().fold((0, 0), |(n, len), piece| (n + 1, len + piece.len()));
-            core.segment(now, Some(index), at, len, packet, *probe);
+            core.segment(now, Some(index), at, len, packet, probe);
             (at, bytes, unstored) = (at + buffers, bytes + len, unstored + len);
             if unstored >= SUB_BATCH || at == frames.len() {
-                core.store(|source| pieces(port, frames, source), *probe);
+                core.store(|source| pieces(port, frames, source), probe);
                 // Frames go back at once, so that no reader, however slow, can starve the NIC.
                 // Those that are left move to the front.
                 port.recycle(frames.drain(..at));

@@ -40,6 +40,8 @@ pub(crate) struct Connection {
     pub(crate) level: DataLevel,
     /// Where its bytes are.
     pub(crate) ring: Arc<Ring>,
+    /// So many bytes of the window are told only while it closes, see [`View::slack`].
+    slack: u64,
     /// Where it came in; keeps that steered to us for subflows that join.
     pub(crate) entrance: Arc<Entrance>,
     subflows: Subflows,
@@ -52,16 +54,19 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection that came in at `entrance` by the subflow `first`.
+    /// A connection that came in at `entrance` by the subflow `first`; `slack` as in
+    /// [`View::slack`].
     pub(crate) fn new(
         level: DataLevel,
         ring: Arc<Ring>,
+        slack: u64,
         entrance: Arc<Entrance>,
         first: Arc<Record>,
     ) -> Self {
         Self {
             level,
             ring,
+            slack,
             entrance,
             subflows: Subflows::new(first),
             announcing: Announcing::new(),
@@ -102,7 +107,11 @@ impl Connection {
     /// What a subflow must know of the connection now.
     #[inline]
     pub(crate) fn view(&self) -> View {
-        self.level.view(self.ring.edge(), self.ring.right_edge())
+        View {
+            slack: self.slack,
+            told: self.ring.advertised(),
+            ..self.level.view(self.ring.edge(), self.ring.right_edge())
+        }
     }
 
     /// The identifier of the address and port that a join may come to: that of the first subflow,

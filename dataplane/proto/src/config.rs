@@ -59,6 +59,16 @@ impl Config {
         }
         WindowScale::new(shift)
     }
+
+    /// How many octets of a window are told to a peer only while it closes, so that the window field
+    /// can be rounded up then (docs/decisions/0010): enough for twice.
+    #[must_use]
+    pub const fn window_slack(&self) -> u64 {
+        match self.window_scale {
+            Some(scale) => 2 * ((1 << scale.shift()) - 1),
+            None => 0,
+        }
+    }
 }
 
 impl Default for Config {

@@ -37,5 +37,5 @@ pub(super) fn connection(first: &Arc<Record>) -> (Arc<Connection>, Reader) {
     assert!(level.on_event(&Event::Established { mptcp: Some(Key(2)) }));
     let (ring, reader) = ring(RingConfig::default()).unwrap();
     let entrance = Arc::new(Entrance::default());
-    (Arc::new(Connection::new(level, ring, entrance, Arc::clone(first))), reader)
+    (Arc::new(Connection::new(level, ring, 0, entrance, Arc::clone(first))), reader)
 }

@@ -247,6 +247,12 @@ impl Ring {
         self.books.advertise(right_edge.0);
     }
 
+    /// The highest right edge that any acknowledgement has told.
+    #[must_use]
+    pub fn advertised(&self) -> StreamOffset {
+        StreamOffset(self.books.advertised())
+    }
+
     /// Bytes in the ring or kept free for what the window promised.
     #[must_use]
     pub fn capacity(&self) -> usize {

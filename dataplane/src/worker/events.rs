@@ -124,7 +124,9 @@ impl Core {
         let nic = Arc::clone(&self.facts[flow.path.port].nic);
         let first = Record::new(flow.key, id, Arc::clone(&self.handle), nic, AddressId(0));
         let entrance = Arc::clone(&flow.entrance);
-        let connection = Arc::new(Connection::new(level, ring, entrance, Arc::clone(&first)));
+        let slack = self.shared.protocol.window_slack();
+        let connection =
+            Arc::new(Connection::new(level, ring, slack, entrance, Arc::clone(&first)));
         if let Some(token) = flow.token.take()
             && connection.is_mptcp()
         {

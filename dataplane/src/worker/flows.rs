@@ -165,6 +165,7 @@ impl Flow {
             connection.ask_others(me, Wishes::ACK);
         }
         if (jumped > 0 || complete) && self.subflow.data_ack_due(&self.view) {
+            // Where this closed a gap of the stream but not of its own, what is told waits for that.
             self.subflow.request_ack();
         }
     }

@@ -102,9 +102,9 @@ impl Core {
             let wishes = record.take_wishes();
             flow.refresh_view();
             let (subflow, view) = (&mut flow.subflow, &flow.view);
-            if wishes.contain(Wishes::WINDOW) && subflow.window_update_due(view)
-                || wishes.contain(Wishes::ACK) && subflow.data_ack_due(view)
-            {
+            if wishes.contain(Wishes::ACK) && subflow.data_ack_due(view) {
+                subflow.request_data_ack();
+            } else if wishes.contain(Wishes::WINDOW) && subflow.window_update_due(view) {
                 subflow.request_ack();
             } else if wishes.contain(Wishes::WINDOW) {
                 flow.window_not_told();

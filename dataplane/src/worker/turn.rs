@@ -282,7 +282,8 @@ impl Core {
                 self.handle.counters.dropped(WorkerDrop::FlushFailed);
             }
         }
-        if sent && !flow.view.may_fall_back {
+        // One that repeats an older DATA_ACK repeats the window of that too.
+        if sent && !flow.view.may_fall_back && !flow.subflow.data_ack_due(&flow.view) {
             flow.window_told();
         }
         self.take_events(id);

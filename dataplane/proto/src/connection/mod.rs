@@ -48,6 +48,11 @@ pub struct View {
     pub edge: StreamOffset,
     /// The right edge of the receive window: bytes up to it have room. It never moves back.
     pub right_edge: StreamOffset,
+    /// So many bytes before the right edge are told to the peer only while the window closes, when
+    /// what it is told is rounded up (docs/decisions/0010). Zero does without.
+    pub slack: u64,
+    /// The highest right edge that the peer was told on any subflow.
+    pub told: StreamOffset,
     /// Where the peer's stream ends, once its DATA_FIN (or, in plain TCP, its FIN) said so.
     pub remote_fin: Option<StreamOffset>,
     /// The length of our own stream, once the application has ended it.
@@ -67,6 +72,8 @@ impl View {
         Self {
             edge: StreamOffset::ZERO,
             right_edge: StreamOffset(window),
+            slack: 0,
+            told: StreamOffset::ZERO,
             remote_fin: None,
             local_fin: None,
             local_fin_acked: false,
@@ -165,6 +172,8 @@ impl Connection {
         View {
             edge,
             right_edge,
+            slack: 0,
+            told: StreamOffset::ZERO,
             remote_fin: offset(self.remote_fin.load(Acquire)),
             local_fin: offset(self.local_fin.load(Acquire)),
             local_fin_acked: facts & LOCAL_FIN_ACKED != 0,

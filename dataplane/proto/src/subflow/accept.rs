@@ -141,6 +141,7 @@ impl Subflow {
                 told_position: 0,
                 told: StreamOffset::ZERO,
                 told_ack: StreamOffset::ZERO,
+                field: 0,
                 scale: scales.map_or(WindowScale::ZERO, |(_, ours)| ours),
                 fin_at: None,
                 fin_taken: false,

@@ -7,7 +7,7 @@ use super::{Heard, Mode, ResetReason, State, Subflow, View, data_ack};
 use crate::segment::{
     Dss, DssMapping, DssNumber, Flags, Key, MpCapable, MpCapableBody, Options, Segment, Timestamps,
 };
-use crate::seq::SeqNum;
+use crate::seq::{SeqNum, StreamOffset};
 use crate::time::Instant;
 use crate::wire::options::sack_room;
 
@@ -16,6 +16,8 @@ use crate::wire::options::sack_room;
 pub(super) struct AckState {
     /// At the next poll.
     now: bool,
+    /// With the newest DATA_ACK, whatever the peer makes of the window.
+    newest: bool,
     /// Segments with payload since the last one.
     segments: u16,
     /// So many segments more are acknowledged without delay.
@@ -24,11 +26,15 @@ pub(super) struct AckState {
 
 impl AckState {
     pub(super) const fn new(quick: u16) -> Self {
-        Self { now: false, segments: 0, quick }
+        Self { now: false, newest: false, segments: 0, quick }
     }
 
     pub(super) fn now(&mut self) {
         self.now = true;
+    }
+
+    pub(super) fn newest(&mut self) {
+        (self.now, self.newest) = (true, true);
     }
 
     pub(super) const fn is_due(&self) -> bool {
@@ -51,6 +57,7 @@ impl AckState {
 
     fn sent(&mut self) {
         self.now = false;
+        self.newest = false;
         self.segments = 0;
     }
 }
@@ -135,14 +142,47 @@ impl Subflow {
         u64::from(self.window_field(view)) << self.receive.scale.shift()
     }
 
-    /// The window field. The right edge has an exact place in the stream, but the field only
-    /// tells it to a multiple of the scale. It is rounded down: what is told then never lies
-    /// beyond the edge, so there is room for everything that the peer sends, and what was told
-    /// earlier (by less than one unit more) is still accepted, as RFC 7323, section 2.4, demands.
-    /// Rounded up, the edge that the peer sees would creep forward with each acknowledgement.
-    fn window_field(&self, view: &View) -> u16 {
-        let room = view.right_edge.0.saturating_sub(view.edge.0);
-        (room >> self.receive.scale.shift()).min(u64::from(u16::MAX)) as u16
+    /// The window field. The right edge has an exact place in the stream, but the field only tells it
+    /// to a multiple of the scale, counted from the edge.
+    ///
+    /// It is rounded down: what is told then never lies beyond the edge, so there is room for
+    /// everything that the peer sends, and what was told earlier (by less than one unit more) is still
+    /// accepted, as RFC 7323, section 2.4, demands. Rounded up, the edge that the peer sees would creep
+    /// forward with each acknowledgement.
+    ///
+    /// But where less than a segment is left, it is rounded up, to no less than what the peer was told
+    /// on any subflow: a sender that goes by the highest edge that it ever saw has given a subflow data
+    /// up to there, and the subflow's TCP, which goes by the last one, would keep what is beyond it. The
+    /// room for that is the view's slack (docs/decisions/0010).
+    pub(super) fn window_field(&self, view: &View) -> u16 {
+        let from_edge = |to: StreamOffset| to.0.saturating_sub(view.edge.0);
+        let (room, told) = (from_edge(view.right_edge), from_edge(view.told));
+        let open = room.saturating_sub(view.slack);
+        let shift = self.receive.scale.shift();
+        let unit = 1_u64 << shift;
+        let closing = open < u64::from(self.receive.largest) + unit || told > open;
+        let units =
+            if closing { open.max(told).div_ceil(unit).min(room >> shift) } else { open >> shift };
+        units.min(u64::from(u16::MAX)) as u16
+    }
+
+    /// What an acknowledgement says of the data level: the edge, the DATA_ACK, the window field.
+    ///
+    /// Mostly what the view says. But TCP takes no smaller window from an acknowledgement of nothing
+    /// new (RFC 9293, section 3.10.7.4), while Linux takes its DATA_ACK, and adds to that the window
+    /// that it has: it would send past the right edge (docs/decisions/0007). Then what the subflow
+    /// told last is repeated.
+    fn level(&self, view: &View) -> (StreamOffset, StreamOffset, u16) {
+        let (receive, field) = (&self.receive, self.window_field(view));
+        let repeats = self.is_mptcp()
+            && receive.acknowledged == receive.next
+            && field < receive.field
+            && !self.ack.newest
+            && !view.remote_complete();
+        if repeats {
+            return (receive.told_ack, receive.told_ack, receive.field);
+        }
+        (view.edge, data_ack(view), field)
     }
 
     fn timestamps(&self, now: Instant) -> Option<Timestamps> {
@@ -200,6 +240,7 @@ impl Subflow {
                 _ => Heard::DataAck,
             };
         }
+        let (edge, data_ack, window) = self.level(view);
         let mut options = Options { timestamps: self.timestamps(now), ..Default::default() };
         // MP_FAIL has no acknowledgement but its answer, so ours is on all until that comes.
         // A DATA_FIN leaves it no room.
@@ -222,7 +263,7 @@ impl Subflow {
             });
             options.mptcp.dss = Some(Dss {
                 data_fin: mapping.is_some(),
-                ack: Some(DssNumber::Long(mptcp.remote_seq(data_ack(view)).0)),
+                ack: Some(DssNumber::Long(mptcp.remote_seq(data_ack).0)),
                 mapping,
             });
         }
@@ -233,11 +274,10 @@ impl Subflow {
             let receive = &self.receive;
             options.sack = self.reorder.blocks(sack_room(&options), |p| receive.seq_of(p));
         }
-        let window = self.window_field(view);
         if window == 0 {
             self.note_closed_window();
         }
-        self.note_acknowledged(view);
+        self.note_acknowledged(edge, data_ack, window);
         Segment {
             seq: self.send.next,
             ack: self.receive.next,
@@ -248,8 +288,8 @@ impl Subflow {
         }
     }
 
-    fn note_acknowledged(&mut self, view: &View) {
-        let window = self.announceable(view);
+    fn note_acknowledged(&mut self, edge: StreamOffset, data_ack: StreamOffset, field: u16) {
+        let window = u64::from(field) << self.receive.scale.shift();
         let receive = &mut self.receive;
         if receive.acknowledged != receive.next
             && let Some(signals) = &mut self.signals
@@ -257,8 +297,9 @@ impl Subflow {
             signals.on_progress();
         }
         receive.acknowledged = receive.next;
-        receive.told_ack = receive.told_ack.max(data_ack(view));
-        receive.told = receive.told.max(view.edge + window);
+        receive.field = field;
+        receive.told_ack = receive.told_ack.max(data_ack);
+        receive.told = receive.told.max(edge + window);
         receive.told_position = receive.told_position.max(receive.position() + window);
         self.ack.sent();
         self.timers.stop(Timer::DelayedAck);

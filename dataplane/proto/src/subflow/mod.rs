@@ -185,6 +185,8 @@ struct Receive {
     told: StreamOffset,
     /// The DATA_ACK last told to the peer, in the stream; a DATA_FIN counts.
     told_ack: StreamOffset,
+    /// The window field last told to the peer, with our shift.
+    field: u16,
     /// Our shift, in use if the peer sent one too.
     scale: WindowScale,
     /// The payload position of the peer's FIN, once seen.
@@ -266,10 +268,21 @@ impl Subflow {
         self.events.pop_front()
     }
 
-    /// Has an acknowledgement sent at the next poll, for the data level moved without a packet.
+    /// Has an acknowledgement sent at the next poll, for the data level moved without a packet. It
+    /// tells the newest DATA_ACK where the peer takes the window that goes with it, see
+    /// [`request_data_ack`](Self::request_data_ack).
     pub fn request_ack(&mut self) {
         if self.state != State::SynReceived {
             self.ack.now();
+        }
+    }
+
+    /// Has an acknowledgement sent at the next poll that tells the newest DATA_ACK in any case, for
+    /// nobody else may tell it. Linux may take more from it than the window there is
+    /// (docs/decisions/0007).
+    pub fn request_data_ack(&mut self) {
+        if self.state != State::SynReceived {
+            self.ack.newest();
         }
     }
 
@@ -280,8 +293,11 @@ impl Subflow {
         let open = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
         let left = self.receive.told.0.saturating_sub(view.edge.0);
         let gained = view.right_edge.0.saturating_sub(self.receive.told.0);
+        // The peer's TCP takes no smaller window than it has, if nothing new is acknowledged; where it
+        // has so much, it can send, and another subflow tells of the rest.
         open && gained >= left.max(u64::from(self.receive.largest))
             && self.announceable(view) > left
+            && (!self.is_mptcp() || self.window_field(view) > self.receive.field)
     }
 
     /// Whether the data level has moved past the DATA_ACK that this subflow sent last: the gap before

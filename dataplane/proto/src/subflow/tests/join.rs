@@ -412,7 +412,7 @@ fn a_gap_that_another_subflow_closed_is_worth_a_data_ack() {
     trace.store(0, &text(0, 500));
     let view = trace.view();
     assert!(trace.subflow.data_ack_due(&view));
-    trace.subflow.request_ack();
+    trace.subflow.request_data_ack();
     let ack = trace.expect_ack(100).options.mptcp.dss.and_then(|dss| dss.ack);
     assert_eq!(ack, Some(DssNumber::Long(peer_dsn(600))));
     assert!(!trace.subflow.data_ack_due(&view));
@@ -427,7 +427,7 @@ fn when_the_window_reopens_a_subflow_that_was_told_of_a_full_one_has_news() {
     let mut trace = joined();
     // Another subflow fills the window.
     trace.store(0, &text(0, CAPACITY as u32));
-    trace.subflow.request_ack();
+    trace.subflow.request_data_ack();
     assert_eq!(trace.expect_ack(0).window, 0);
     let view = trace.view();
     assert!(!trace.subflow.window_update_due(&view));
@@ -436,6 +436,42 @@ fn when_the_window_reopens_a_subflow_that_was_told_of_a_full_one_has_news() {
     assert!(trace.subflow.window_update_due(&view));
     trace.subflow.request_ack();
     assert!(trace.expect_ack(0).window > 0);
+}
+
+/// RFC 9293, section 3.10.7.4: a sender takes a smaller window only with an acknowledgement of
+/// something new. Linux takes the DATA_ACK of any, and would add the larger window to it.
+#[test]
+fn an_acknowledgement_of_nothing_new_tells_no_smaller_window() {
+    let mut trace = joined();
+    let told = |ack: &Segment| (ack.options.mptcp.dss.and_then(|dss| dss.ack), ack.window);
+    assert_eq!(trace.recv_at(with_dss(seg(0, 100), dss(0, 0, 100)), 0), ACCEPTED);
+    trace.subflow.request_ack();
+    let before = told(&trace.expect_ack(100));
+    // Another subflow takes half of the window. Here the same segment comes again.
+    trace.store(100, &text(100, CAPACITY as u32 / 2));
+    assert_eq!(
+        trace.recv_at(with_dss(seg(0, 100), dss(0, 0, 100)), 0),
+        Disposition::Dropped(DropReason::Duplicate)
+    );
+    assert_eq!(told(&trace.expect_ack(100)), before);
+    let view = trace.view();
+    assert!(trace.subflow.data_ack_due(&view));
+    // Once the window is no smaller, and with what is new, the DATA_ACK moves.
+    trace.read();
+    trace.subflow.request_ack();
+    let ack = trace.expect_ack(100);
+    assert_eq!(told(&ack).0, Some(DssNumber::Long(peer_dsn(100 + CAPACITY / 2))));
+    let to = 100 + CAPACITY / 2;
+    assert_eq!(trace.recv_at(with_dss(seg(100, 100), dss(100, to, 100)), to), ACCEPTED);
+    trace.store(to + 100, &text(to + 100, 5000));
+    trace.subflow.request_ack();
+    let ack = trace.expect_ack(200);
+    assert_eq!(told(&ack).0, Some(DssNumber::Long(peer_dsn(to + 5100))));
+    // And where nobody else would tell it.
+    trace.store(to + 5100, &text(to + 5100, 5000));
+    trace.subflow.request_data_ack();
+    let ack = trace.expect_ack(200);
+    assert_eq!(told(&ack).0, Some(DssNumber::Long(peer_dsn(to + 10_100))));
 }
 
 #[test]

@@ -194,6 +194,10 @@ struct Trace {
     capacity: u64,
     /// The highest right edge; it never moves back.
     right_edge: u64,
+    /// What of the window is told only while it closes.
+    slack: u64,
+    /// The highest right edge that any subflow told.
+    told: StreamOffset,
     /// Events not yet looked at.
     events: Vec<Event>,
     /// Payload that is not proved by its mapping's checksum, and where it belongs.
@@ -227,6 +231,8 @@ impl Trace {
             consumed: 0,
             capacity,
             right_edge: capacity,
+            slack: 0,
+            told: StreamOffset::ZERO,
             events: Vec::new(),
             held: Vec::new(),
         }
@@ -269,7 +275,9 @@ impl Trace {
     fn view(&mut self) -> View {
         let edge = self.edge();
         self.right_edge = self.right_edge.max(self.consumed + self.capacity);
-        self.connection.view(StreamOffset(edge), StreamOffset(self.right_edge))
+        self.told = self.told.max(self.subflow.advertised());
+        let view = self.connection.view(StreamOffset(edge), StreamOffset(self.right_edge));
+        View { slack: self.slack, told: self.told, ..view }
     }
 
     /// The reader takes everything there is.

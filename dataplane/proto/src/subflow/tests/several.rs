@@ -22,6 +22,7 @@ struct Plan {
     checksums: bool,
     len: u64,
     capacity: u64,
+    slack: u64,
     /// Chances in 256: that a segment is lost, comes twice, and that a chunk is sent once more on
     /// another subflow.
     lost: u8,
@@ -38,13 +39,14 @@ prop_compose! {
         checksums in any::<bool>(),
         len in 1..40_000_u64,
         capacity in 4_000..60_000_u64,
+        slack in prop_oneof![Just(0), Just(Config::default().window_slack())],
         lost in 0..100_u8,
         twice in 0..100_u8,
         again in 0..100_u8,
         cut in 1..60_usize,
         seed in 1..u64::MAX,
     ) -> Plan {
-        Plan { subflows, checksums, len, capacity, lost, twice, again, cut, seed }
+        Plan { subflows, checksums, len, capacity, slack, lost, twice, again, cut, seed }
     }
 }
 
@@ -72,13 +74,15 @@ struct Flow {
     /// The end of what was mapped.
     mapped: u64,
     acknowledged: u64,
+    /// The window that the peer's TCP has.
+    window: u64,
     alive: bool,
 }
 
 impl Flow {
     fn new(subflow: Option<Subflow>) -> Self {
         let (held, chunks) = (Vec::new(), Vec::new());
-        Self { subflow, held, chunks, mapped: 0, acknowledged: 0, alive: true }
+        Self { subflow, held, chunks, mapped: 0, acknowledged: 0, window: 0, alive: true }
     }
 
     fn append(&mut self, offset: u64, len: u64) {
@@ -128,6 +132,7 @@ impl Peer {
         let mut trace = if plan.checksums { checked() } else { Trace::mptcp() };
         trace.capacity = plan.capacity;
         trace.right_edge = plan.capacity;
+        trace.slack = plan.slack;
         trace.accept(with_dss(seg(0, 0), Dss { mapping: None, ..dss(0, 0, 0) }));
         let view = trace.view();
         let mut flows = Vec::from([Flow::new(None)]);
@@ -234,9 +239,20 @@ impl Peer {
             }
             let told = edge + (u64::from(ack.window) << 9);
             assert!(told <= self.trace.right_edge + 1, "no room for what was told");
+            self.trace.told = self.trace.told.max(StreamOffset(told));
             if may_be_lost && self.random.chance(self.plan.lost) {
                 continue;
             }
+            // TCP takes a smaller window only with what acknowledges something new, and Linux adds
+            // the window that TCP has to whatever DATA_ACK comes.
+            let window = u64::from(ack.window) << 9;
+            if position > flow.acknowledged || window > flow.window {
+                flow.window = window;
+            }
+            assert!(
+                edge + flow.window <= self.trace.right_edge + 1,
+                "Linux would send past the edge"
+            );
             flow.acknowledged = flow.acknowledged.max(position);
             self.data_acknowledged = self.data_acknowledged.max(edge);
             self.right_edge = self.right_edge.max(told);
@@ -311,4 +327,97 @@ proptest! {
     fn any_stream_over_several_subflows_arrives_exactly(plan in plan()) {
         Peer::new(plan).run();
     }
+}
+
+/// A sender like Linux: at the data level it goes by the highest right edge that it ever saw, and on
+/// each subflow by the window that came last.
+struct Filling {
+    peer: Peer,
+    /// Of each subflow, how much was sent.
+    sent: Vec<u64>,
+}
+
+impl Filling {
+    /// Gives all that the window has room for to subflows, in segments.
+    fn schedule(&mut self) {
+        let Peer { scheduled, right_edge, .. } = self.peer;
+        for at in (scheduled..right_edge).step_by(1448) {
+            let index = self.peer.any_alive();
+            self.peer.flows[index].append(at, 1448.min(right_edge - at));
+        }
+        self.peer.scheduled = scheduled.max(right_edge);
+    }
+
+    /// Sends one segment of a subflow, if its window has room for all of it.
+    fn transmit(&mut self, index: usize) -> bool {
+        let flow = &self.peer.flows[index];
+        let Some(&Chunk { position, offset, len }) =
+            flow.chunks.iter().find(|chunk| chunk.position == self.sent[index])
+        else {
+            return false;
+        };
+        let fits = position + len <= flow.acknowledged + flow.window;
+        if fits {
+            self.sent[index] += len;
+            let segment = with_dss(seg(position, len as u32), dss(position, offset, len as u16));
+            let _ = self.peer.with(index, |trace| trace.recv_at(segment, offset));
+        }
+        fits
+    }
+
+    /// Until nothing more can be sent, whatever is waited for.
+    fn run(&mut self) {
+        let mut idle = 0;
+        while idle < 3 {
+            self.schedule();
+            idle += 1;
+            for index in 0..self.sent.len() {
+                // A few come together and have one answer.
+                for _ in 0..=self.peer.random.below(3) {
+                    if self.transmit(index) {
+                        idle = 0;
+                    }
+                }
+                if idle > 0 {
+                    self.peer.with(index, |trace| trace.pass(ms(50)));
+                }
+                self.peer.take_acks(index, false);
+            }
+        }
+    }
+}
+
+/// Closes as many windows, and says how often a subflow was left with data that it could not send.
+fn stuck(cases: u64, slack: u64) -> u64 {
+    let closed = (1..=cases).map(|seed| {
+        let mut peer = Peer::new(Plan {
+            subflows: 2 + seed as usize % 3,
+            checksums: false,
+            len: u64::MAX,
+            // More than a SYN/ACK can tell.
+            capacity: 70_000 + seed * 97 % 5000,
+            slack,
+            lost: 0,
+            twice: 0,
+            again: 0,
+            cut: 0,
+            seed,
+        });
+        for index in 1..peer.flows.len() {
+            peer.with(index, |trace| trace.subflow.request_ack());
+            peer.take_acks(index, false);
+        }
+        let sent = peer.flows.iter().map(|_| 0).collect();
+        let mut filling = Filling { peer, sent };
+        filling.run();
+        filling.peer
+    });
+    closed.filter(|peer| peer.data_acknowledged < peer.scheduled).count() as u64
+}
+
+/// Linux takes what a subflow keeps for longer than a timeout to another one.
+#[test]
+fn a_window_that_closes_leaves_nothing_behind_on_a_subflow() {
+    assert_eq!(stuck(1000, Config::default().window_slack()), 0);
+    assert!(stuck(1000, 0) > 100, "rounded down to the end it does, or this test finds nothing");
 }

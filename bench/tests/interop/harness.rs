@@ -24,6 +24,14 @@ pub(crate) const PORT: u16 = 5000;
 /// Longer than anything takes on a slow and busy machine; what takes so long hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
+/// The same for transfers of 1 GiB, see [`full`]: over bad links they take some five minutes.
+const FULL_LIMIT: Duration = Duration::from_secs(1800);
+
+/// Whether transfers that can be long are to be, with `MPXDP_FULL_TRANSFERS=1`.
+pub(crate) fn full() -> bool {
+    std::env::var_os("MPXDP_FULL_TRANSFERS").is_some_and(|value| value == "1")
+}
+
 /// The binary that these tests belong to.
 pub(crate) const BENCH: &str = env!("CARGO_BIN_EXE_mpxdp-bench");
 
@@ -290,7 +298,8 @@ impl Connection {
 
 /// Waits for a process; one that hangs is a failure.
 pub(crate) fn finish(running: Running) -> Ended {
-    running.wait(LIMIT, &Interrupt::never()).unwrap_or_else(|error| panic!("{error}"))
+    let limit = if full() { FULL_LIMIT } else { LIMIT };
+    running.wait(limit, &Interrupt::never()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Fails unless the file holds the first `length` bytes of the pattern that the sender sends, and

@@ -12,7 +12,7 @@ use mpxdp_bench::lab::{Builder, Ended, Family, Running, Side};
 use mpxdp_bench::traffic::sender;
 
 use super::harness::{
-    Connection, PORT, Received, Recv, Rig, Subflow, assert_pattern, finish, pattern,
+    Connection, PORT, Received, Recv, Rig, Subflow, assert_pattern, finish, full, pattern,
 };
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -24,8 +24,7 @@ pub(crate) const EASY: &[&str] = &["--rate", "80000000"];
 /// The size of a transfer that is `usual` in every run of the tests, or 1 GiB with
 /// `MPXDP_FULL_TRANSFERS=1`.
 pub(crate) fn size(usual: u64) -> u64 {
-    let full = std::env::var_os("MPXDP_FULL_TRANSFERS").is_some_and(|value| value == "1");
-    if full { 1024 * MIB } else { usual }
+    if full() { 1024 * MIB } else { usual }
 }
 
 /// A rig of several links.

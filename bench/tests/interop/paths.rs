@@ -7,8 +7,8 @@ use std::time::Duration;
 use mpxdp_bench::lab::{Family, Lab, Side};
 use nix::sys::signal::Signal;
 
-use super::harness::{Received, compare};
-use super::net::{Done, MIB, Net};
+use super::harness::{Received, compare, full};
+use super::net::{Done, MIB, Net, size};
 
 /// What every link of ill repute does, besides its delay.
 const BAD: &str = "loss=1%,reorder=5%:2ms,dup=1%,corrupt=0.1%";
@@ -53,22 +53,22 @@ fn bad_links(links: u32) -> Option<Net> {
 
 #[test]
 fn two_over_bad_links_with_unequal_delays() {
-    over_bad_links(2, Family::V4, 2, "none", false, 16 * MIB);
+    over_bad_links(2, Family::V4, 2, "none", false, size(16 * MIB));
 }
 
 #[test]
 fn four_of_both_families_over_bad_links_with_unequal_delays() {
-    over_bad_links(2, Family::V6, 4, "auto", false, 16 * MIB);
+    over_bad_links(2, Family::V6, 4, "auto", false, size(16 * MIB));
 }
 
 #[test]
 fn eight_over_four_bad_links_with_unequal_delays() {
-    over_bad_links(4, Family::V6, 8, "none", false, 16 * MIB);
+    over_bad_links(4, Family::V6, 8, "none", false, size(16 * MIB));
 }
 
 #[test]
 fn four_over_bad_links_with_unequal_delays_and_checksums() {
-    over_bad_links(2, Family::V4, 4, "none", true, 16 * MIB);
+    over_bad_links(2, Family::V4, 4, "none", true, size(16 * MIB));
 }
 
 /// Over bad links too, the client's endpoints and announcements may come and go while data flows.
@@ -76,9 +76,12 @@ fn four_over_bad_links_with_unequal_delays_and_checksums() {
 fn endpoints_that_come_and_go_over_bad_links() {
     let Some(net) = bad_links(2) else { return };
     net.limits(8, 8);
+    let bytes = size(24 * MIB);
     let recv = net.recv(Family::V6, "auto");
-    let sender = net.sender(Family::V6, 24 * MIB, &["--rate", "4000000"]);
-    for round in 0..4 {
+    let sender = net.sender(Family::V6, bytes, &["--rate", "4000000"]);
+    // For some half of the transfer.
+    let rounds = 4 * (bytes / (24 * MIB)) as u32;
+    for round in 0..rounds {
         // With identifiers that Linux does not give to the endpoints of its own making.
         let (own, told) = (1 + 2 * round, 2 + 2 * round);
         for number in [own, told] {
@@ -91,23 +94,31 @@ fn endpoints_that_come_and_go_over_bad_links() {
         net.remove_endpoint(101);
         net.remove_endpoint(102);
     }
-    let done = net.done_but_for_time_wait(recv, sender, 24 * MIB);
+    let done = net.done_but_for_time_wait(recv, sender, bytes);
     assert!(done.connection().mptcp, "{:#?}", done.connection());
     done.assert_carried(0..2);
+}
+
+/// The first cut of a link, and those that there are besides if the transfer is a long one.
+fn cuts(first: &str) -> String {
+    let more = if full() { ",cut=20s:1s,cut=40s:2s,cut=80s:3s" } else { "" };
+    format!("{first}{more}")
 }
 
 /// A link that is dead for a second: the other one carries what was under way on it.
 #[test]
 fn a_link_that_is_cut_and_restored() {
     for (cut, family, subflows) in [(0, Family::V4, 2), (1, Family::V6, 4)] {
+        let cuts = cuts("delay=1ms,cut=500ms:1s");
         let mut relays = ["delay=1ms"; 2];
-        relays[cut] = "delay=1ms,cut=500ms:1s";
+        relays[cut] = &cuts;
         let Some(net) = Net::new(Lab::builder(), 2, 1, &relays) else { return };
         net.endpoints(family, subflows);
         let recv = net.recv(family, "none");
-        // Some three seconds.
-        let sender = net.sender(family, 24 * MIB, &["--rate", "8000000"]);
-        let done = net.done_but_for_time_wait(recv, sender, 24 * MIB);
+        // Some three seconds, or two minutes.
+        let bytes = size(24 * MIB);
+        let sender = net.sender(family, bytes, &["--rate", "8000000"]);
+        let done = net.done_but_for_time_wait(recv, sender, bytes);
         done.assert_subflows(subflows as usize);
         done.assert_carried(0..2);
     }
@@ -116,14 +127,15 @@ fn a_link_that_is_cut_and_restored() {
 /// The same with loss and the rest on both links.
 #[test]
 fn a_bad_link_that_is_cut_and_restored() {
-    let cut = format!("{BAD},delay=40ms,cut=1s:1s");
+    let cut = cuts(&format!("{BAD},delay=40ms,cut=1s:1s"));
     let Some(net) = Net::new(Lab::builder(), 2, 1, &[&format!("{BAD},delay=1ms"), &cut]) else {
         return;
     };
     net.endpoints(Family::V4, 4);
     let recv = net.recv(Family::V4, "none");
-    let sender = net.sender(Family::V4, 16 * MIB, &["--rate", "4000000"]);
-    let done = net.done_but_for_time_wait(recv, sender, 16 * MIB);
+    let bytes = size(16 * MIB);
+    let sender = net.sender(Family::V4, bytes, &["--rate", "4000000"]);
+    let done = net.done_but_for_time_wait(recv, sender, bytes);
     assert!(done.connection().mptcp, "{:#?}", done.connection());
     done.assert_carried(0..2);
 }

@@ -298,9 +298,11 @@ fn endpoints_added_and_removed_on_the_way() {
         net.limits(8, 0);
         let recv = net.recv(family, "none");
         // Twice as long as what follows takes on an idle machine.
-        let sender = net.sender(family, 128 * MIB, &["--rate", "24000000"]);
+        let bytes = size(128 * MIB);
+        let rounds = 2 * bytes / (128 * MIB);
+        let sender = net.sender(family, bytes, &["--rate", "24000000"]);
         let pause = || thread::sleep(Duration::from_millis(200));
-        for _ in 0..2 {
+        for _ in 0..rounds {
             for link in 1..4 {
                 pause();
                 net.endpoint(link, link, net.source(link, family, 0), &["subflow"]);
@@ -314,10 +316,10 @@ fn endpoints_added_and_removed_on_the_way() {
         pause();
         let first = net.source(0, family, 0).to_string();
         net.client(&["ip", "mptcp", "endpoint", "delete", "id", "0", &first]);
-        let done = net.done(recv, sender, 128 * MIB);
-        done.assert_subflows(8);
+        let done = net.done(recv, sender, bytes);
+        done.assert_subflows(2 + 3 * rounds as usize);
         done.assert_carried(0..4);
-        let (last, before) = done.subflows().split_last().expect("eight");
+        let (last, before) = done.subflows().split_last().expect("the last");
         assert_eq!(last.nic, "rcv1");
         assert!(before.iter().all(|subflow| !subflow.live), "{:#?}", done.connection());
     }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use mpxdp::port::{FrameAccount, PortStatistics};
-use mpxdp::{NicReport, PortReport, SubflowStatistics, WorkerReport};
+use mpxdp::{MemoryReport, NicReport, PortReport, SubflowStatistics, WorkerReport};
 use mpxdp_cli::{describe, files};
 use serde::Serialize;
 
@@ -99,6 +99,23 @@ pub(crate) struct Report {
     pub(crate) nics: Vec<Nic>,
     pub(crate) ports: Vec<Port>,
     pub(crate) workers: Vec<Worker>,
+    pub(crate) memory: Memory,
+}
+
+/// The memory of receive rings and of payload that waited for its checksum.
+#[derive(Debug, Serialize)]
+pub(crate) struct Memory {
+    pub(crate) limit: usize,
+    pub(crate) in_use: usize,
+    pub(crate) spare: usize,
+    pub(crate) peak: usize,
+}
+
+impl From<MemoryReport> for Memory {
+    fn from(memory: MemoryReport) -> Self {
+        let MemoryReport { limit, in_use, spare, peak } = memory;
+        Self { limit, in_use, spare, peak }
+    }
 }
 
 /// Why the run ended.

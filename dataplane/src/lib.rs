@@ -92,7 +92,7 @@ pub use listener::Listener;
 pub use nic::{Mode, NicConfig, NicFacts, PortNic};
 pub use placement::{CpuList, Placement};
 pub use stats::{
-    Closed, ConnectionStatistics, NicReport, NicState, PortReport, SubflowStatistics, TableSizes,
-    WorkerReport,
+    Closed, ConnectionStatistics, MemoryReport, NicReport, NicState, PortReport, SubflowStatistics,
+    TableSizes, WorkerReport,
 };
 pub use stream::Stream;

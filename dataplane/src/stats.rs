@@ -168,6 +168,20 @@ pub struct PortReport {
     pub frames: FrameAccount,
 }
 
+/// The memory of receive rings and of payload that waits for its checksum; sizes in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryReport {
+    /// The [limit](crate::EngineConfig::memory_limit).
+    pub limit: usize,
+    /// What connections take now.
+    pub in_use: usize,
+    /// What is kept now for the next ring, by all engines of the process together. It is given up
+    /// where the limit would be passed otherwise.
+    pub spare: usize,
+    /// The most that was ever taken, spare memory included.
+    pub peak: usize,
+}
+
 /// What one worker has done since it started.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WorkerReport {

@@ -148,6 +148,11 @@ fn during(packet: fn(u32, SocketAddr) -> Vec<u8>) -> Option<Received> {
     // A ring of 256 KiB each, if none was given back yet, and that of the first one, which may grow.
     let rings = (new.len() as u64 + 1) * (MIB / 4) + 16 * MIB;
     assert!(most <= before + GROWTH + rings, "from {before} to {most} bytes of memory");
+    // What counts as the connections' memory stays within its limit, and is that of the rings: nothing
+    // was taken for half-open connections.
+    let memory = &received.report.memory;
+    assert!(memory.peak <= memory.limit && memory.peak <= rings, "{memory:?}");
+    assert!(memory.peak > 0 && memory.in_use == 0 && memory.spare <= memory.peak, "{memory:?}");
     for connection in connections {
         connection.assert_complete();
         let file = connection.output.as_ref().expect("a file");

@@ -86,6 +86,15 @@ pub(crate) struct Report {
     pub(crate) nics: Vec<Nic>,
     pub(crate) ports: Vec<Port>,
     pub(crate) workers: Vec<Worker>,
+    pub(crate) memory: Memory,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Memory {
+    pub(crate) limit: u64,
+    pub(crate) in_use: u64,
+    pub(crate) spare: u64,
+    pub(crate) peak: u64,
 }
 
 #[derive(Debug, Deserialize)]

@@ -459,6 +459,7 @@ impl Receiver {
         ));
         self.settle(&engine);
         let (nics, ports, workers) = (engine.nics(), engine.ports(), engine.workers());
+        let memory = engine.memory();
         // The NICs are given back before the report appears: who waits for it can go on from there.
         let down = engine.shutdown(GRACE);
         let result = result.and_then(|ended| down.map(|()| ended));
@@ -477,6 +478,7 @@ impl Receiver {
                 nics: nics.into_iter().map(Into::into).collect(),
                 ports: ports.into_iter().map(Into::into).collect(),
                 workers: workers.into_iter().map(Into::into).collect(),
+                memory: memory.into(),
             })
         });
         result?;

@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
-use mpxdp::TableSizes;
 use mpxdp::port::PortMode;
+use mpxdp::{MemoryReport, TableSizes};
 
 use super::*;
 use crate::failure::Kind;
@@ -113,6 +113,7 @@ fn example() -> Report {
             }
             .into(),
         ],
+        memory: MemoryReport { limit: 1 << 30, in_use: 0, spare: 1 << 20, peak: 2 << 20 }.into(),
     }
 }
 

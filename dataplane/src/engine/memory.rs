@@ -2,31 +2,59 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::receive::Budget;
+use crate::receive::{Budget, give_up_spare_memory, spare_memory};
+use crate::stats::MemoryReport;
 
 /// A budget with a limit.
 #[derive(Debug)]
 pub(super) struct Memory {
     limit: usize,
     in_use: AtomicUsize,
+    peak: AtomicUsize,
 }
 
 impl Memory {
     pub(super) const fn new(limit: usize) -> Self {
-        Self { limit, in_use: AtomicUsize::new(0) }
+        Self { limit, in_use: AtomicUsize::new(0), peak: AtomicUsize::new(0) }
     }
 
     /// Bytes that are taken.
     pub(super) fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Relaxed)
     }
+
+    pub(super) fn report(&self) -> MemoryReport {
+        let spare = spare_memory();
+        let (limit, in_use) = (self.limit, self.in_use());
+        MemoryReport { limit, in_use, spare, peak: self.peak.load(Ordering::Relaxed) }
+    }
+
+    /// Takes `bytes` if they fit beside `spare` bytes; says how many are taken then.
+    fn take(&self, bytes: usize, spare: usize) -> Option<usize> {
+        let sum = |used: usize| used.checked_add(bytes);
+        let fits = |sum: &usize| sum.checked_add(spare).is_some_and(|all| all <= self.limit);
+        // Nothing else is published by this number.
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let before = self.in_use.fetch_update(set, fetch, |used| sum(used).filter(fits));
+        before.ok().map(|before| before + bytes)
+    }
 }
 
 impl Budget for Memory {
     fn reserve(&self, bytes: usize) -> bool {
-        let within = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.limit);
-        // Nothing else is published by this number.
-        self.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+        loop {
+            let spare = spare_memory();
+            if let Some(taken) = self.take(bytes, spare) {
+                self.peak.fetch_max(taken + spare, Ordering::Relaxed);
+                return true;
+            }
+            // Nothing that is given up would help what does not fit alone.
+            if spare == 0 || self.in_use().saturating_add(bytes) > self.limit {
+                return false;
+            }
+            // If there is none any more, a ring has taken it.
+            give_up_spare_memory();
+        }
     }
 
     fn release(&self, bytes: usize) {
@@ -36,7 +64,10 @@ impl Budget for Memory {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::receive::{RingConfig, ring};
 
     #[test]
     fn what_is_reserved_stays_within_the_limit() {
@@ -48,5 +79,21 @@ mod tests {
         memory.release(60);
         assert_eq!(memory.in_use(), 40);
         assert!(memory.reserve(1));
+        assert!(memory.report().peak >= 100);
+    }
+
+    #[test]
+    fn spare_memory_counts_and_is_given_up_before_anything_is_refused() {
+        const MIB: usize = 1 << 20;
+        let memory = Arc::new(Memory::new(2 * MIB));
+        let budget = Arc::clone(&memory) as Arc<dyn Budget>;
+        drop(ring(RingConfig { initial: MIB, limit: MIB, budget }).unwrap());
+        // Other tests of this process keep and take some too.
+        assert_eq!(memory.report().in_use, 0);
+        assert!(memory.reserve(2 * MIB));
+        assert!(!memory.reserve(1));
+        let MemoryReport { limit, in_use, peak, .. } = memory.report();
+        assert_eq!((limit, in_use), (2 * MIB, 2 * MIB));
+        assert!(peak <= limit, "with what was spare it was {peak}");
     }
 }

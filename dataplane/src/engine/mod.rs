@@ -29,7 +29,7 @@ use self::watch::Watch;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::listener::{Backlog, Ended, Limits, Listener};
-use crate::stats::{NicReport, PortReport, WorkerReport};
+use crate::stats::{MemoryReport, NicReport, PortReport, WorkerReport};
 use crate::worker::{Command, Handle, Shared};
 
 pub use self::announce::Announce;
@@ -130,6 +130,12 @@ impl Engine {
     #[must_use]
     pub fn memory_in_use(&self) -> usize {
         self.memory.in_use()
+    }
+
+    /// The memory of the connections, with what is kept for the next.
+    #[must_use]
+    pub fn memory(&self) -> MemoryReport {
+        self.memory.report()
     }
 
     /// The NICs, and how their packets come.

@@ -137,12 +137,20 @@ fn map_over(base: NonNull<u8>, at: usize, length: NonZeroUsize, file: impl AsFd)
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        for pages in spare::keep(Pages { base: self.base, capacity: self.capacity }) {
-            // SAFETY: pages that are spare have no user, and are returned here once.
-            let unmapped = unsafe { munmap(pages.base.cast(), 2 * pages.capacity) };
-            debug_assert!(unmapped.is_ok(), "munmap: {unmapped:?}");
-        }
+        spare::keep(Pages { base: self.base, capacity: self.capacity }).into_iter().for_each(unmap);
     }
+}
+
+/// Gives pages that were spare back to the kernel.
+fn unmap(pages: Pages) {
+    // SAFETY: pages that are spare have no user, and whoever has them is the only one.
+    let unmapped = unsafe { munmap(pages.base.cast(), 2 * pages.capacity) };
+    debug_assert!(unmapped.is_ok(), "munmap: {unmapped:?}");
+}
+
+/// Gives the mappings up that have been spare for the longest; `false` if there are none.
+pub(super) fn give_up_spare() -> bool {
+    spare::pop().map(unmap).is_some()
 }
 
 #[cfg(test)]

@@ -81,6 +81,19 @@ pub trait Budget: Send + Sync + std::fmt::Debug {
     fn release(&self, bytes: usize);
 }
 
+/// Bytes of memory that are kept for the next ring, of all rings of the process. A [`Budget`] that is to
+/// bound the memory of a process counts them as taken, and has them [given up](give_up_spare_memory)
+/// before it refuses anything.
+#[must_use]
+pub fn spare_memory() -> usize {
+    spare::bytes()
+}
+
+/// Gives some of the [spare memory](spare_memory) back to the kernel; `false` if there is none.
+pub fn give_up_spare_memory() -> bool {
+    mapping::give_up_spare()
+}
+
 /// The budget that grants everything.
 #[derive(Clone, Copy, Debug)]
 pub struct Unlimited;

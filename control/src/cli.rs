@@ -1,11 +1,11 @@
 //! The command line.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU8, NonZeroU64};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use mpxdp::{Checksums, Mode, NicConfig, Placement};
+use mpxdp::{Checksums, Dscp, Mode, NicConfig, Placement};
 use mpxdp_cli::files;
 
 use crate::address::{Announce, parse_listen};
@@ -135,6 +135,14 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "auto|on|off", value_parser = parse_checksums)]
     pub(crate) checksums: Option<Checksums>,
 
+    /// The time to live, or hop limit, of what is sent, 1 to 255 [default: 64].
+    #[arg(long, value_name = "N", value_parser = parse_hop_limit)]
+    pub(crate) hop_limit: Option<NonZeroU8>,
+
+    /// The Differentiated Services code point of what is sent, 0 to 63 [default: 0].
+    #[arg(long, value_name = "N", value_parser = parse_dscp)]
+    pub(crate) dscp: Option<Dscp>,
+
     /// Write one JSON document about the run at its end, to a file or (-) standard output.
     #[arg(long, value_name = "FILE|-")]
     pub(crate) report: Option<ReportSpec>,
@@ -158,6 +166,8 @@ impl RecvArgs {
             mode,
             placement,
             checksums,
+            hop_limit,
+            dscp,
             report,
         } = self;
         let missing = |option: &str| {
@@ -177,6 +187,8 @@ impl RecvArgs {
             mode: mode.or(file.mode),
             placement: placement.or(file.placement).unwrap_or_default(),
             checksums: checksums.or(file.checksums).unwrap_or_default(),
+            hop_limit: hop_limit.or(file.hop_limit),
+            dscp: dscp.or(file.dscp).unwrap_or_default(),
             report: report.or(file.report),
         };
         settings.check()?;
@@ -196,6 +208,9 @@ pub(crate) struct RecvSettings {
     pub(crate) mode: Option<Mode>,
     pub(crate) placement: Placement,
     pub(crate) checksums: Checksums,
+    /// `None`: the default.
+    pub(crate) hop_limit: Option<NonZeroU8>,
+    pub(crate) dscp: Dscp,
     pub(crate) report: Option<ReportSpec>,
 }
 
@@ -285,6 +300,25 @@ pub(crate) fn parse_connections(text: &str) -> Result<NonZeroU64, String> {
     })
 }
 
+/// A time to live, or hop limit.
+///
+/// # Errors
+///
+/// One line that says how to write it.
+pub(crate) fn parse_hop_limit(text: &str) -> Result<NonZeroU8, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is not a number from 1 to 255"))
+}
+
+/// A Differentiated Services code point.
+///
+/// # Errors
+///
+/// One line that says how to write it.
+pub(crate) fn parse_dscp(text: &str) -> Result<Dscp, String> {
+    let number = text.parse().ok().and_then(Dscp::new);
+    number.ok_or_else(|| format!("\"{text}\" is not a number from 0 to 63"))
+}
+
 /// Whether checksums are used.
 ///
 /// # Errors
@@ -333,6 +367,7 @@ mod tests {
         assert_eq!(args.limit(), None);
         assert_eq!(args.mode, None);
         assert_eq!(args.placement, Placement::default());
+        assert_eq!((args.hop_limit, args.dscp), (None, Dscp::default()));
         assert_eq!(args.report, None);
     }
 
@@ -346,9 +381,12 @@ mod tests {
             "--mode=copy",
             "--placement=worker=1 reader=0",
             "--checksums=on",
+            "--hop-limit=255",
+            "--dscp=46",
             "--report=-",
         ])
         .unwrap();
+        assert_eq!((args.hop_limit, args.dscp.get()), (Some(NonZeroU8::MAX), 46));
         assert_eq!(args.nics[1], NicConfig::new("eth1").queues(0..=3).cpus([1]));
         assert_eq!(args.announce(), mpxdp::Announce::None);
         assert_eq!(args.checksums, Checksums::Require);
@@ -390,6 +428,10 @@ mod tests {
             (&["--mode", "fast"][..], "fast"),
             (&["--connections", "0"], "name 1 or more"),
             (&["--checksums", "maybe"], "auto, on, off"),
+            (&["--hop-limit", "0"], "1 to 255"),
+            (&["--hop-limit", "256"], "1 to 255"),
+            (&["--dscp", "64"], "0 to 63"),
+            (&["--dscp", "EF"], "0 to 63"),
             (&["--connections", "-3"], "-3"),
             (&["--placement", "worker=x"], "x"),
             (&["--listen", "10.0.0.3:1"], "--listen"),
@@ -420,7 +462,7 @@ mod tests {
         let path = temp.path().join("recv.toml");
         let text = "nic = [\"eth0:cpus=1\", \"eth1\"]\nlisten = \"10.0.0.2:5000\"\n\
                     announce = \"none\"\nmode = \"copy\"\nplacement = \"worker=1\"\n\
-                    checksums = \"on\"\nconnections = 2\noutput = \"in/\"\nreport = \"-\"\n";
+                    checksums = \"on\"\nhop_limit = 9\ndscp = 8\nconnections = 2\noutput = \"in/\"\nreport = \"-\"\n";
         std::fs::write(&path, text).unwrap();
         let config = ["--config", path.to_str().unwrap()];
         let args = only(&config).unwrap();
@@ -429,12 +471,15 @@ mod tests {
         assert_eq!(args.announce(), mpxdp::Announce::None);
         assert_eq!((args.mode, args.checksums), (Some(Mode::Copy), Checksums::Require));
         assert_eq!(args.placement.to_string(), "worker=1");
+        assert_eq!((args.hop_limit, args.dscp.get()), (NonZeroU8::new(9), 8));
         assert_eq!((args.limit(), args.output.to_string()), (Some(2), "in/".to_owned()));
         assert_eq!(args.report, Some(ReportSpec::Stdout));
 
         let more = ["--nic=eth2", "--listen=[::]:1", "--announce=auto", "--mode=skb"];
         let rest = ["--placement=auto", "--checksums=off", "--connections=3", "--output=null"];
-        let args = only(&[&config[..], &more, &rest, &["--report=r"]].concat()).unwrap();
+        let ip = ["--hop-limit=1", "--dscp=0"];
+        let args = only(&[&config[..], &more, &rest, &ip, &["--report=r"]].concat()).unwrap();
+        assert_eq!((args.hop_limit, args.dscp.get()), (NonZeroU8::new(1), 0));
         assert_eq!(args.nics, [NicConfig::new("eth2")], "a list takes the place of the other");
         assert_eq!(args.listen, "[::]:1".parse().unwrap());
         assert_eq!(args.announce(), mpxdp::Announce::Auto);

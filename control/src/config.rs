@@ -4,17 +4,17 @@
 use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU8, NonZeroU64};
 use std::path::Path;
 use std::str::FromStr;
 
-use mpxdp::{Checksums, Mode, NicConfig, Placement};
+use mpxdp::{Checksums, Dscp, Mode, NicConfig, Placement};
 use mpxdp_cli::describe;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, de};
 
 use crate::address::{Announce, parse_listen};
-use crate::cli::{parse_checksums, parse_connections};
+use crate::cli::{parse_checksums, parse_connections, parse_dscp, parse_hop_limit};
 use crate::failure::Failure;
 use crate::output::OutputSpec;
 use crate::report::ReportSpec;
@@ -39,6 +39,10 @@ pub(crate) struct RecvFile {
     pub(crate) placement: Option<Placement>,
     #[serde(deserialize_with = "checksums")]
     pub(crate) checksums: Option<Checksums>,
+    #[serde(deserialize_with = "hop_limit")]
+    pub(crate) hop_limit: Option<NonZeroU8>,
+    #[serde(deserialize_with = "dscp")]
+    pub(crate) dscp: Option<Dscp>,
     #[serde(deserialize_with = "text")]
     pub(crate) report: Option<ReportSpec>,
 }
@@ -125,15 +129,27 @@ fn checksums<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Checksums>, D:
     parse_checksums(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
+fn hop_limit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NonZeroU8>, D::Error> {
+    parse_hop_limit(&number(from)?).map(Some).map_err(D::Error::custom)
+}
+
+fn dscp<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Dscp>, D::Error> {
+    parse_dscp(&number(from)?).map(Some).map_err(D::Error::custom)
+}
+
 fn connections<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NonZeroU64>, D::Error> {
-    let number = match toml::Value::deserialize(from)? {
-        toml::Value::Integer(number) => number.to_string(),
+    parse_connections(&number(from)?).map(Some).map_err(D::Error::custom)
+}
+
+/// A number, as the command line has it.
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    match toml::Value::deserialize(from)? {
+        toml::Value::Integer(number) => Ok(number.to_string()),
         toml::Value::Float(number) => {
-            return Err(D::Error::custom(format!("{number:?} is not a whole number")));
+            Err(D::Error::custom(format!("{number:?} is not a whole number")))
         }
-        _ => return Err(D::Error::custom("it is no number, which is written without quotes")),
-    };
-    parse_connections(&number).map(Some).map_err(D::Error::custom)
+        _ => Err(D::Error::custom("it is no number, which is written without quotes")),
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +181,9 @@ mod tests {
             ("\nconnections = 1.5\n", 2, &["1.5 is not a whole number"]),
             ("connections = -1\n", 1, &["-1"]),
             ("announce = []\n", 1, &["no address", "none", "auto"]),
+            ("hop_limit = 256\n", 1, &["1 to 255"]),
+            ("dscp = -1\n", 1, &["0 to 63"]),
+            ("dscp = \"46\"\n", 1, &["no number"]),
             ("checksums = true\n", 1, &["string"]),
             ("checksums = \"yes\"\n", 1, &["auto, on, off"]),
             ("placement = \"wrker=1\"\n", 1, &["wrker=1"]),

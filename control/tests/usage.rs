@@ -114,6 +114,8 @@ fn the_version_and_the_help_go_to_standard_output() {
         "--mode",
         "--placement",
         "--checksums",
+        "--hop-limit",
+        "--dscp",
         "--config",
         "--report",
         "Exit codes",

@@ -85,7 +85,7 @@ mod worker;
 #[cfg(feature = "virtual-time")]
 pub use engine::virtual_time;
 pub use engine::{
-    Announce, Checksums, Engine, EngineBuilder, EngineConfig, Keepalive, NicChange, Notice,
+    Announce, Checksums, Dscp, Engine, EngineBuilder, EngineConfig, Keepalive, NicChange, Notice,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use listener::Listener;

@@ -114,12 +114,15 @@ fn raise_descriptor_limit() {
 /// Starts the engine. Everything that can be found wrong before something is attached is found
 /// wrong there, and whatever was attached is detached if a later step fails.
 fn start(args: &RecvSettings) -> Result<Engine, Failure> {
+    let default = EngineConfig::default();
     let config = EngineConfig {
         placement: args.placement.clone(),
         announce: args.announce(),
         checksums: args.checksums,
         keepalive: Some(KEEPALIVE),
-        ..EngineConfig::default()
+        hop_limit: args.hop_limit.unwrap_or(default.hop_limit),
+        dscp: args.dscp,
+        ..default
     };
     let mut builder = Engine::builder().config(config);
     for nic in &args.nics {

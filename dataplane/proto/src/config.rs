@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::segment::WindowScale;
+use crate::wire::IpFields;
 
 /// How the endpoint speaks TCP and MPTCP. One value is shared by all subflows of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct Config {
     pub announce_retries: u8,
     /// How long the peer may take to answer an MP_FAIL of ours before the subflow is given up.
     pub fail_timeout: Duration,
+    /// What the IP header of everything sent says. It is the driver that looks at it.
+    pub ip: IpFields,
 }
 
 impl Config {
@@ -98,6 +101,7 @@ impl Default for Config {
             announce_retries: 4,
             // Many round trips of any path; nothing can be delivered meanwhile.
             fail_timeout: Duration::from_secs(30),
+            ip: IpFields::default(),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! What can be set for a whole engine.
 
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use mpxdp_proto::config::Keepalive;
 use mpxdp_proto::config::{ChecksumPolicy, Config};
+use mpxdp_proto::wire::IpFields;
 
 use super::announce::Announce;
 use super::memory::Memory;
@@ -71,7 +73,32 @@ pub struct EngineConfig {
     pub memory_limit: usize,
     /// How long a subflow stays in TIME-WAIT (RFC 9293: twice the maximum segment lifetime).
     pub time_wait: Duration,
+    /// The time to live, or hop limit, of all packets sent (RFC 9293, section 3.9.2).
+    pub hop_limit: NonZeroU8,
+    /// The Differentiated Services code point of all packets sent (RFC 9293, section 3.9.1.9).
+    pub dscp: Dscp,
 }
+
+/// A Differentiated Services code point (RFC 2474, section 3): 0 to 63. 0, the default, is best effort.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Dscp(u8);
+
+impl Dscp {
+    /// The code point with this number; `None` from 64 on.
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if number < 64 { Some(Self(number)) } else { None }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// What the assigned numbers recommend (RFC 9293, section 3.9.2), and what Linux has.
+const HOP_LIMIT: NonZeroU8 = NonZeroU8::new(64).unwrap();
 
 impl Default for EngineConfig {
     /// Rings of 256 KiB, which stay in the second-level cache, growing up to 16 MiB; backlogs of
@@ -102,6 +129,8 @@ impl Default for EngineConfig {
             close_timeout: Duration::from_secs(60),
             memory_limit: 1 << 30,
             time_wait: Duration::from_secs(60),
+            hop_limit: HOP_LIMIT,
+            dscp: Dscp::default(),
         }
     }
 }
@@ -128,6 +157,8 @@ impl EngineConfig {
             close_timeout: _,
             memory_limit: _,
             time_wait,
+            hop_limit,
+            dscp,
         } = *self;
         // The ring rounds up, by less than twice.
         let limit = receive_limit.checked_next_power_of_two().unwrap_or(receive_limit);
@@ -143,6 +174,12 @@ impl EngineConfig {
             keepalive,
             time_wait,
             window_scale: Some(Config::scale_for(limit as u64)),
+            ip: IpFields {
+                hop_limit: hop_limit.get(),
+                // Below it are the two bits of ECN, which is not used.
+                traffic_class: dscp.get() << 2,
+                ..IpFields::default()
+            },
             ..Config::default()
         }
     }

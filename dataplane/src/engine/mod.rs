@@ -34,7 +34,7 @@ use crate::worker::{Command, Handle, Shared};
 
 pub use self::announce::Announce;
 pub use self::build::EngineBuilder;
-pub use self::config::{Checksums, EngineConfig, Keepalive};
+pub use self::config::{Checksums, Dscp, EngineConfig, Keepalive};
 pub use self::notice::{NicChange, Notice};
 
 /// A running engine. Dropping it resets the connections that are left and gives the NICs back.

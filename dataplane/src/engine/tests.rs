@@ -4,6 +4,7 @@ include!("../../tests/support/peer.rs");
 
 use std::io::{ErrorKind, Read};
 use std::net::IpAddr;
+use std::num::NonZeroU8;
 
 use super::*;
 use crate::nic::PortNic;
@@ -88,10 +89,14 @@ fn what_is_set_for_the_protocol_reaches_it() {
         syn_ack_retries: 2,
         challenge_acks_per_second: 77,
         keepalive: Some(keepalive),
+        hop_limit: NonZeroU8::MAX,
+        dscp: Dscp::new(46).unwrap(),
         ..EngineConfig::default()
     };
     let protocol = config.protocol();
     assert_eq!((protocol.syn_ack_retries, protocol.challenge_acks_per_second), (2, 77));
     assert_eq!(protocol.keepalive, Some(keepalive));
+    assert_eq!((protocol.ip.hop_limit, protocol.ip.traffic_class), (255, 46 << 2));
+    assert_eq!((Dscp::new(63).map(Dscp::get), Dscp::new(64)), (Some(63), None));
     assert_eq!(EngineConfig::default().protocol().keepalive, None);
 }

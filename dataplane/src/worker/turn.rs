@@ -86,7 +86,8 @@ impl<P: Port> Worker<P> {
     fn answer(&mut self, now: Instant) {
         let Self { ports, core, .. } = self;
         for Answer { key, path, segment } in core.answers.drain(..) {
-            let mut sender = Sender::new(&mut ports[path.port]);
+            let ip = core.shared.protocol.ip;
+            let mut sender = Sender::new(&mut ports[path.port], ip);
             sender.send(&core.handle.counters, &key, &path, || Some(segment));
             sender.finish();
         }
@@ -268,7 +269,7 @@ impl Core {
         flow.touched = false;
         flow.refresh_view();
         let (key, path) = (flow.key, flow.path);
-        let mut sender = Sender::new(&mut ports[path.port]);
+        let mut sender = Sender::new(&mut ports[path.port], self.shared.protocol.ip);
         let (subflow, view) = (&mut flow.subflow, &flow.view);
         let mut sent = false;
         while sender.send(&self.handle.counters, &key, &path, || subflow.poll_transmit(now, view)) {
@@ -296,13 +297,14 @@ struct Sender<'a, P: Port> {
     port: &'a mut P,
     /// Whether the NIC is gone: what is sent is lost.
     gone: bool,
+    ip: IpFields,
     frame: Option<TxFrame>,
     blocked: bool,
 }
 
 impl<'a, P: Port> Sender<'a, P> {
-    fn new(Attached { port, facts }: &'a mut Attached<P>) -> Self {
-        Self { port, gone: facts.gone, frame: None, blocked: false }
+    fn new(Attached { port, facts }: &'a mut Attached<P>, ip: IpFields) -> Self {
+        Self { port, gone: facts.gone, ip, frame: None, blocked: false }
     }
 
     /// Sends what `next` gives; says whether it gave something. It is not asked if there is no
@@ -331,9 +333,8 @@ impl<'a, P: Port> Sender<'a, P> {
             self.frame = Some(frame);
             return false;
         };
-        let ip = IpFields::default();
         let bytes = self.port.bytes_mut(&mut frame);
-        match emit_frame(bytes, &path.link, key.local, key.remote, ip, &segment, &[]) {
+        match emit_frame(bytes, &path.link, key.local, key.remote, self.ip, &segment, &[]) {
             Ok(len) => {
                 self.port.transmit(frame, len);
                 counters.sent();

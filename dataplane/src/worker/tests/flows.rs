@@ -1,8 +1,10 @@
 //! Many flows, their ends, and packets of none.
 
 use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use mpxdp_proto::config::Config;
 use mpxdp_proto::segment::{Flags, Segment};
 use mpxdp_proto::seq::SeqNum;
 use mpxdp_proto::time::Instant;
@@ -193,7 +195,7 @@ fn stopping_waits_for_connections_and_resets_those_that_do_not_end() {
 }
 
 /// A frame to the worker from port 50000, whose checksum is right.
-fn frame(segment: &Segment, to: std::net::SocketAddr) -> Vec<u8> {
+fn frame(segment: &Segment, to: SocketAddr) -> Vec<u8> {
     let link = LinkHeader::new(MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));
     let mut buf = vec![0; 200];
     let from = "10.0.0.1:50000".parse().unwrap();
@@ -267,4 +269,44 @@ fn a_client_that_vanishes_in_its_handshake_is_forgotten() {
     let report = world.report(0);
     assert_eq!((report.tables.half_open, report.tables.subflows), (1, 1));
     world.assert_empty();
+}
+
+/// SYN/ACKs, acknowledgements, FINs, and resets of what is for nobody.
+#[test]
+fn every_packet_has_the_hop_limit_and_the_class_that_are_set() {
+    for server in ["10.0.0.2:5001", "[fd00::2]:5001"] {
+        let ip = IpFields { hop_limit: 7, traffic_class: 46 << 2, ..IpFields::default() };
+        let protocol = Config { ip, ..Setup::default().protocol };
+        let mut world = World::new(Setup { protocol, ..Setup::default() });
+        let server: SocketAddr = server.parse().unwrap();
+        let home: IpAddr = if server.is_ipv4() { "10.0.0.9" } else { "fd00::9" }.parse().unwrap();
+        let link = LinkHeader::new(MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));
+        let other = (!server.is_ipv4()).then(|| {
+            let limits = Setup::default().limits;
+            world.listen(server, limits)
+        });
+        let nobody = SocketAddr::new(server.ip(), 1);
+        let syn = Segment { seq: SeqNum(1), flags: Flags::SYN, window: 1000, ..Segment::default() };
+        for (port, to) in [(1, server), (2, nobody)] {
+            let mut buf = vec![0; 200];
+            let (from, fields) = (SocketAddr::new(home, port), IpFields::default());
+            let len = emit_frame(&mut buf, &link, from, to, fields, &syn, &[]).unwrap();
+            world.inject(&buf[..len]);
+        }
+        world.pass(Duration::from_millis(1));
+        let mut flags = Vec::new();
+        for bytes in &world.unclaimed {
+            let frame = parse_frame(bytes, bytes.len()).unwrap();
+            assert_eq!(frame.hop_limit, 7);
+            let class = match server {
+                SocketAddr::V4(_) => bytes[15],
+                SocketAddr::V6(_) => bytes[14] << 4 | bytes[15] >> 4,
+            };
+            assert_eq!(class, 46 << 2);
+            flags.push(frame.segment.flags);
+        }
+        // What is for no flow is answered first.
+        assert_eq!(flags, [Flags::RST.with(Flags::ACK), Flags::SYN.with(Flags::ACK)]);
+        drop(other);
+    }
 }

@@ -171,7 +171,9 @@ fn ends_in_slash(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"/")
 }
 
-fn part_of(path: &Path) -> PathBuf {
+/// Where what is to become the file at `path` is until it is complete.
+#[must_use]
+pub fn part_of(path: &Path) -> PathBuf {
     let mut part = path.to_owned().into_os_string();
     part.push(PART);
     part.into()

@@ -277,12 +277,17 @@ impl RecvSettings {
         }
         if let (OutputSpec::File(output), Some(ReportSpec::File(report))) =
             (&self.output, &self.report)
-            && files::same(output, report)
         {
-            return Err(Failure::usage(format!(
-                "--output and --report both name {}; give them different files",
-                output.display()
-            )));
+            // What has come of the output, and of the report, is in files of their own until the end.
+            let both = [output.clone(), files::part_of(output)];
+            if files::same(output, &files::part_of(report))
+                || both.iter().any(|name| files::same(name, report))
+            {
+                return Err(Failure::usage(format!(
+                    "--output and --report both name {} or its .part; give them different files",
+                    output.display()
+                )));
+            }
         }
         Ok(())
     }
@@ -444,6 +449,8 @@ mod tests {
             (&["--output", "-", "--report", "-"], "standard output"),
             (&["--output", "./same-new-file", "--report", "./same-new-file"], "different files"),
             (&["--output", "same-new-file", "--report", "./same-new-file"], "different files"),
+            (&["--output", "new-file", "--report", "new-file.part"], "different files"),
+            (&["--output", "new-file.part", "--report", "new-file"], "different files"),
             (&["--output", ""], "--output"),
             (&["--frobnicate"], "--frobnicate"),
             (&["stray"], "stray"),

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mpxdp_proto::seq::StreamOffset;
@@ -119,8 +119,8 @@ pub struct Ring {
     limit: usize,
     /// No call of [`Ring::tune`] before this time has anything to do; nanoseconds.
     tune_at: AtomicU64,
+    /// After the books: what was granted is given back when the memory is.
     growth: Mutex<Growth>,
-    budget: Arc<dyn Budget>,
 }
 
 #[derive(Debug)]
@@ -130,8 +130,42 @@ struct Growth {
     next: Option<Arc<Mapping>>,
     /// One that is being made.
     making: Option<Arc<Slot>>,
-    /// Bytes that the budget has granted.
-    granted: usize,
+    /// What the budget has granted; the last one, as it is given back after the memory.
+    granted: Grant,
+}
+
+/// Bytes of a budget, which go back to it at the end. Whoever has memory for them drops that first, so
+/// that there is never more memory than was granted.
+#[derive(Debug)]
+struct Grant {
+    budget: Arc<dyn Budget>,
+    bytes: usize,
+}
+
+impl Grant {
+    /// `None` if that is beyond the budget.
+    fn new(budget: Arc<dyn Budget>, bytes: usize) -> Option<Self> {
+        budget.reserve(bytes).then(|| Self { budget, bytes })
+    }
+
+    /// Adds to it; `false` if that is beyond the budget.
+    fn grow(&mut self, bytes: usize) -> bool {
+        let granted = self.budget.reserve(bytes);
+        self.bytes += if granted { bytes } else { 0 };
+        granted
+    }
+
+    /// Gives back what is more than `bytes`.
+    fn shrink_to(&mut self, bytes: usize) {
+        self.budget.release(self.bytes - bytes);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.budget.release(self.bytes);
+    }
 }
 
 impl Ring {
@@ -140,14 +174,10 @@ impl Ring {
         let RingConfig { initial, limit, budget } = config;
         let capacity = capacity_for(initial)?;
         let limit = capacity_for(limit)?.max(capacity);
-        if !budget.reserve(capacity) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        let made = Mapping::new(capacity).and_then(|mapping| {
-            let memory = Arc::new(mapping);
-            Ok((Arc::as_ptr(&memory), Books::new(origin, capacity, memory)?))
-        });
-        let (memory, books) = made.inspect_err(|_| budget.release(capacity))?;
+        let granted = Grant::new(budget, capacity).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mapping = Arc::new(Mapping::new(capacity)?);
+        let memory = Arc::as_ptr(&mapping);
+        let books = Books::new(origin, capacity, mapping)?;
         Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             books,
@@ -158,9 +188,8 @@ impl Ring {
                 tuning: Tuning::default(),
                 next: None,
                 making: None,
-                granted: capacity,
+                granted,
             }),
-            budget,
         })
     }
 
@@ -333,10 +362,9 @@ impl Ring {
             if !advice.grow || capacity >= self.limit {
                 return advice.next;
             }
-            if !self.budget.reserve(capacity) {
+            if !growth.granted.grow(capacity) {
                 return growth.tuning.refused(now);
             }
-            growth.granted += capacity;
             if let Some(spare) = Mapping::spare(capacity * 2) {
                 growth.next = Some(Arc::new(spare));
             } else {
@@ -359,9 +387,7 @@ impl Ring {
     }
 
     fn no_memory(&self, growth: &mut Growth, now: Instant) -> Instant {
-        let surplus = growth.granted - self.capacity();
-        self.budget.release(surplus);
-        growth.granted -= surplus;
+        growth.granted.shrink_to(self.capacity());
         growth.tuning.refused(now)
     }
 
@@ -401,16 +427,10 @@ impl Ring {
         let memory = Mapping::new(capacity * 2).expect("there is memory for tests");
         let moved = self.move_to(&mut Some(Arc::new(memory)));
         if moved {
-            self.growth.lock().expect("no test panics with it").granted += capacity;
+            let mut growth = self.growth.lock().expect("no test panics with it");
+            assert!(growth.granted.grow(capacity), "no test has so small a budget");
         }
         moved
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        let growth = self.growth.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.budget.release(growth.granted);
     }
 }
 

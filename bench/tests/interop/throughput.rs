@@ -52,6 +52,16 @@ fn has_cpu(row: &Row) -> bool {
     row.measurements.iter().any(|round| !round.cpu_invalid)
 }
 
+/// Whether it failed because a receiver of the kernel's took too long, and for nothing else.
+fn kernel_stood_still(output: &Output) -> bool {
+    if output.status.code() != Some(1) {
+        return false;
+    }
+    let not_run = document(&output.stdout).not_run;
+    not_run.iter().any(|one| one.reason.contains("did not end within"))
+        && not_run.iter().all(|one| one.what.starts_with("kernel-"))
+}
+
 fn document(stdout: &[u8]) -> Document {
     Document::read(stdout).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -65,11 +75,17 @@ fn one_and_two_subflows_at_the_same_place() {
     let cpus = environment::cpus();
     let cpu = cpus.last().expect("there is one");
     let placement = format!("worker={cpu} reader={cpu}");
-    let output = named
-        .command(&["--seconds", "0.3", "--rounds", "2", "--mtu", "9000", "--links", "2"])
-        .args(["--subflows", "1,2", "--placement", &placement, "--json", "-"])
-        .output()
-        .expect("it runs");
+    let run = || {
+        named
+            .command(&["--seconds", "0.3", "--rounds", "2", "--mtu", "9000", "--links", "2"])
+            .args(["--subflows", "1,2", "--placement", &placement, "--json", "-"])
+            .output()
+            .expect("it runs")
+    };
+    // Between two kernels, a transfer of two subflows to a busy CPU stands still for longer than the
+    // benchmark waits now and then. It says so, rightly, and that is not what is looked at here.
+    let output = (0..3).map(|_| run()).find(|output| !kernel_stood_still(output));
+    let output = output.expect("one of three");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     named.assert_gone();

@@ -52,9 +52,9 @@ pub(super) fn run(
 ) -> Result<()> {
     document.remarks = vec![format!(
         "NO LAB ({why}): what ran is the same receive path (worker, subflow, receive ring, \
-             reader) over the port in memory, from a client in memory, not over AF_XDP and not \
-             from the Linux kernel. The kernel's receivers are left out, since nothing that can be \
-             measured without a lab compares with them; cores are those of worker and reader."
+         reader) over the port in memory, from a client in memory, not over AF_XDP and not from the \
+         Linux kernel. The kernel's receivers are left out, since nothing that can be measured without \
+         a lab compares with them; cores are those of worker and reader."
     )];
     for &mtu in &options.mtus {
         progress(&format!("MTU {mtu}: are the bytes right?"));

@@ -68,8 +68,8 @@ pub struct EngineConfig {
     /// How long a connection whose last subflow has ended waits for another, before it fails.
     pub close_timeout: Duration,
     /// How many bytes of memory the receive rings of all connections take at most, with payload
-    /// that waits for its checksum and with the memory that is kept for the next ring. A connection for which nothing is left is reset, and a ring
-    /// does not grow.
+    /// that waits for its checksum and with the memory that is kept for the next ring. A connection
+    /// for which nothing is left is reset, and a ring does not grow.
     pub memory_limit: usize,
     /// How long a subflow stays in TIME-WAIT (RFC 9293: twice the maximum segment lifetime).
     pub time_wait: Duration,

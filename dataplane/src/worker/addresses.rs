@@ -41,6 +41,7 @@ impl Core {
             }
             return;
         }
+        flow.subflow.keep_addresses(connection.ours());
         for address in connection.take_withdrawn() {
             if !flow.subflow.withdraw(&[address]) {
                 connection.not_withdrawn(address);

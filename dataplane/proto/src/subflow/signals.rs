@@ -2,7 +2,8 @@
 //! and 3.3.8).
 //!
 //! They go out on acknowledgements of their own, since together with DSS and timestamps most do
-//! not fit. Only ADD_ADDR is answered, by its echo, and sent again until that comes.
+//! not fit. Only ADD_ADDR is answered, by its echo, and sent again until that comes. REMOVE_ADDR is
+//! sent a few times, as it may get lost like any acknowledgement.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -24,6 +25,11 @@ const LIMIT: usize = 8;
 /// purposes" (RFC 8684, section 3.4.1).
 const IN_ROW: u8 = 2;
 
+/// REMOVE_ADDR is sent so often: nothing tells whether it came, an acknowledgement is not sent again by
+/// TCP, and a peer that never hears of it goes on trying an address that is gone. One that did hear
+/// "will silently ignore the request", as it knows the identifier no more (RFC 8684, section 3.4.2).
+const REMOVALS: u8 = 3;
+
 /// An ADD_ADDR of ours that the peer has not echoed.
 #[derive(Debug)]
 struct Announcement {
@@ -41,12 +47,27 @@ impl Announcement {
     }
 }
 
+/// A REMOVE_ADDR of ours that is to be sent, for the first time or again.
+#[derive(Debug)]
+struct Removal {
+    id: AddressId,
+    /// When it is to be sent (again).
+    at: Instant,
+    sent: u8,
+}
+
+impl Removal {
+    fn is_due(&self, now: Instant) -> bool {
+        self.at <= now
+    }
+}
+
 /// What is to be signalled.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     announcements: Vec<Announcement>,
     echoes: VecDeque<AddAddr>,
-    removed: RemoveAddr,
+    removals: Vec<Removal>,
     priority: Option<bool>,
     /// Signals sent since the last acknowledgement that said something new.
     in_row: u8,
@@ -56,7 +77,7 @@ impl Signals {
     fn is_due(&self, now: Instant) -> bool {
         !self.echoes.is_empty()
             || self.priority.is_some()
-            || !self.removed.as_slice().is_empty()
+            || self.removals.iter().any(|removal| removal.is_due(now))
             || self.announcements.iter().any(|known| known.is_due(now))
     }
 
@@ -92,6 +113,8 @@ impl Subflow {
         let limit = self.config.announce_retries.saturating_add(1);
         let signals = self.signals_mut();
         signals.announcements.retain(|known| known.option.id != id);
+        // Sent again later, it would take this back.
+        signals.removals.retain(|removal| removal.id != id);
         let room = signals.announcements.len() < LIMIT;
         if room {
             let hmac = add_addr_hmac(mptcp.local.key, mptcp.remote, id, address, port);
@@ -101,15 +124,24 @@ impl Subflow {
         room
     }
 
-    /// Takes addresses of ours back (REMOVE_ADDR). It is sent once. `false` if the subflow does not
-    /// speak MPTCP now, or too many removals wait to be sent; some may have been taken then.
+    /// Takes addresses of ours back (REMOVE_ADDR). It is sent at once and, as nothing tells whether it
+    /// came, twice more. `false` if the subflow does not speak MPTCP now, or too many removals wait to
+    /// be sent; some may have been taken then.
     pub fn withdraw(&mut self, ids: &[AddressId]) -> bool {
         if !self.may_signal() {
             return false;
         }
         let signals = self.signals_mut();
         signals.announcements.retain(|known| !ids.contains(&known.option.id));
-        ids.iter().all(|id| signals.removed.as_slice().contains(id) || signals.removed.push(*id))
+        ids.iter().all(|id| signals.remove(*id))
+    }
+
+    /// Sends REMOVE_ADDR no more for addresses that are ours again, which another subflow may be
+    /// announcing.
+    pub fn keep_addresses(&mut self, are_ours: impl Fn(AddressId) -> bool) {
+        if let Some(signals) = &mut self.signals {
+            signals.removals.retain(|removal| !are_ours(removal.id));
+        }
     }
 
     /// Tells the peer whether to use the subflow as a backup only (MP_PRIO). `false` if it does not
@@ -227,7 +259,8 @@ impl Subflow {
         let Some(signals) = &self.signals else { return };
         let held_back = signals.in_row >= IN_ROW && signals.is_due(now);
         let pause = now + self.round_trip.timeout(&self.config.rto);
-        match signals.announcements.iter().map(|known| known.at).min() {
+        let announcements = signals.announcements.iter().map(|known| known.at);
+        match announcements.chain(signals.removals.iter().map(|removal| removal.at)).min() {
             _ if held_back => self.timers.start(Timer::Signal, pause),
             Some(at) => self.timers.start(Timer::Signal, at),
             None => self.timers.stop(Timer::Signal),
@@ -248,6 +281,20 @@ impl Subflow {
 }
 
 impl Signals {
+    /// Has REMOVE_ADDR sent. `false` if there is no room.
+    fn remove(&mut self, id: AddressId) -> bool {
+        self.removals.retain(|removal| removal.id != id);
+        if self.removals.len() == LIMIT {
+            // What was sent gives way to what was not.
+            let Some(at) = self.removals.iter().position(|removal| removal.sent > 0) else {
+                return false;
+            };
+            self.removals.remove(at);
+        }
+        self.removals.push(Removal { id, at: Instant(0), sent: 0 });
+        true
+    }
+
     /// Adds to `options` what is due and fits, and takes it off the queue.
     fn fill(&mut self, now: Instant, interval: Duration, options: &mut Options) {
         if let Some(echo) = self.echoes.front() {
@@ -266,12 +313,21 @@ impl Signals {
                 known.sent += 1;
             }
         }
-        if !self.removed.as_slice().is_empty() {
+        let mut removed = RemoveAddr::default();
+        // There is room for all that wait.
+        for removal in self.removals.iter().filter(|removal| removal.is_due(now)) {
+            removed.push(removal.id);
+        }
+        if !removed.as_slice().is_empty() {
             let mut with = *options;
-            with.mptcp.remove_addr = Some(self.removed);
+            with.mptcp.remove_addr = Some(removed);
             if fits(&with) {
                 *options = with;
-                self.removed = RemoveAddr::default();
+                for removal in self.removals.iter_mut().filter(|removal| removal.is_due(now)) {
+                    removal.at = now + interval * (1 << removal.sent);
+                    removal.sent += 1;
+                }
+                self.removals.retain(|removal| removal.sent < REMOVALS);
             }
         }
         if self.priority.is_some() {

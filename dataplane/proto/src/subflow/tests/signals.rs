@@ -144,12 +144,60 @@ fn an_address_that_was_withdrawn_is_not_announced_again() {
     assert!(trace.subflow.withdraw(&[AddressId(2), AddressId(5)]));
     let removed = trace.expect_ack(0).options.mptcp.remove_addr.expect("REMOVE_ADDR");
     assert_eq!(removed.as_slice(), [AddressId(2), AddressId(5)]);
-    trace.pass(Duration::from_secs(100));
-    trace.expect_sent(0);
+    while trace.subflow.next_timeout().is_some() {
+        trace.pass_to_timer();
+        assert!(trace.sent().iter().all(|sent| sent.options.mptcp.add_addr.is_none()));
+    }
     // No more than eight fit.
     let many: Vec<AddressId> = (1..=9).map(AddressId).collect();
     assert!(!trace.subflow.withdraw(&many));
     assert!(trace.subflow.withdraw(&many[..8]));
+}
+
+/// The identifiers in the next REMOVE_ADDR.
+fn expect_removed(trace: &mut Trace) -> Vec<u8> {
+    let removed = trace.expect_ack(0).options.mptcp.remove_addr.expect("REMOVE_ADDR");
+    removed.as_slice().iter().map(|id| id.0).collect()
+}
+
+/// Nothing tells that it came, and nobody else sends it again.
+#[test]
+fn a_removal_is_sent_three_times() {
+    let mut trace = Trace::mptcp();
+    assert!(trace.subflow.withdraw(&[AddressId(2), AddressId(5)]));
+    assert_eq!(expect_removed(&mut trace), [2, 5]);
+    trace.expect_sent(0);
+    for seconds in [1, 2] {
+        assert_eq!(trace.pass_to_timer(), Duration::from_secs(seconds));
+        assert_eq!(expect_removed(&mut trace), [2, 5]);
+    }
+    assert_eq!(trace.subflow.next_timeout(), None);
+    // What was told already gives way to what was not.
+    let ids = |ids: core::ops::Range<u8>| -> Vec<AddressId> { ids.map(AddressId).collect() };
+    assert!(trace.subflow.withdraw(&ids(0..8)));
+    assert_eq!(expect_removed(&mut trace).len(), 8);
+    assert!(trace.subflow.withdraw(&ids(8..10)));
+    // After two signals in a row there is a pause.
+    trace.expect_sent(0);
+    assert!(trace.pass_to_timer() < Duration::from_secs(1));
+    assert_eq!(expect_removed(&mut trace), [8, 9]);
+}
+
+/// An address may come back before its removal was told for the last time. Told then, it would take the
+/// announcement back.
+#[test]
+fn a_removal_is_not_sent_again_once_the_address_is_ours_again() {
+    let mut trace = Trace::mptcp();
+    assert!(trace.subflow.withdraw(&[AddressId(2), AddressId(5), AddressId(6)]));
+    assert_eq!(expect_removed(&mut trace), [2, 5, 6]);
+    assert!(trace.subflow.announce(AddressId(2), ADDRESS, None));
+    let ack = trace.expect_ack(0);
+    assert_eq!(ack.options.mptcp.add_addr, Some(ours(2, ADDRESS, None)));
+    trace.accept(carrying(echo(ours(2, ADDRESS, None))));
+    // Another subflow announces that one.
+    trace.subflow.keep_addresses(|id| id == AddressId(5));
+    trace.pass_to_timer();
+    assert_eq!(expect_removed(&mut trace), [6]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod bystanders;
 mod changes;
+mod damage;
 mod disk;
 mod endings;
 mod flood;

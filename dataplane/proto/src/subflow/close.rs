@@ -6,7 +6,7 @@
 
 use super::egress::Reset;
 use super::timers::Timer;
-use super::{Abort, Event, Mode, ResetCause, State, Subflow, View};
+use super::{Abort, Event, FallbackReason, Mode, ResetCause, State, Subflow, View};
 use crate::segment::Segment;
 use crate::seq::StreamOffset;
 use crate::time::Instant;
@@ -160,6 +160,9 @@ impl Subflow {
         let ended = view.remote_fin.or(self.close.remote_data_fin).is_some();
         if self.close.bare_fin && self.is_mptcp() && !ended {
             self.fall_back_early(view);
+        }
+        if self.sums.agreed && !ended {
+            self.fall_back(FallbackReason::ChecksumFailed);
         }
         self.receive.fin_taken = true;
         self.receive.next += 1;

@@ -56,7 +56,7 @@ impl Doubt {
 }
 
 /// Whether the segment was sent after one of ours with this TSval had come.
-fn answers(segment: &Segment, stamp: u32) -> bool {
+pub(super) fn answers(segment: &Segment, stamp: u32) -> bool {
     let theirs = segment.options.timestamps;
     theirs.is_some_and(|theirs| theirs.echo.wrapping_sub(stamp) as i32 >= 0)
 }

@@ -185,7 +185,7 @@ impl Subflow {
         (view.edge, data_ack(view), field)
     }
 
-    fn timestamps(&self, now: Instant) -> Option<Timestamps> {
+    pub(super) fn timestamps(&self, now: Instant) -> Option<Timestamps> {
         self.stamps
             .as_ref()
             .map(|stamps| Timestamps { value: stamps.clock(now), echo: stamps.recent })
@@ -245,7 +245,7 @@ impl Subflow {
         // MP_FAIL has no acknowledgement but its answer, so ours is on all until that comes.
         // A DATA_FIN leaves it no room.
         if !data_fin {
-            let failed = self.sums.failed.map(|failed| failed.data_seq);
+            let failed = self.failed_seq(now, &mut options);
             options.mptcp.fail = self.pending.fail.take().or(failed);
         }
         if let Mode::Mptcp(mptcp) = &self.mode {

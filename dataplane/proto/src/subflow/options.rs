@@ -84,12 +84,16 @@ impl Subflow {
         }
         if options.fail.is_some() {
             self.on_peer_failed(&mptcp, view);
-            return Ok(());
+            if !self.sums.agreed {
+                return Ok(());
+            }
         }
         self.note_heard(segment);
         self.take_signals(&mptcp, segment);
         self.answer_third_ack(segment);
-        if let Some(capable) = &options.capable {
+        if let Some(capable) = &options.capable
+            && !self.sums.agreed
+        {
             // "The data parameters in an MP_CAPABLE are semantically equivalent to those in a DSS
             // option": it maps the first octets of the subflow to those of the stream.
             if let MpCapableBody::Ack { data: Some(data), .. } = capable.body {
@@ -148,6 +152,9 @@ impl Subflow {
         let Some(to) = mptcp.stream_offset(mapping.data_seq, view.edge) else {
             return self.violate(ResetReason::MptcpSpecific, DropReason::MappingConflict);
         };
+        if self.sums.agreed {
+            return self.take_agreed_mapping(mapping, dss.data_fin, to, view);
+        }
         if mapping.length == 0 {
             return self.take_infinite_mapping(mapping, to, view);
         }
@@ -161,6 +168,11 @@ impl Subflow {
         let start = self.position_of_ssn(mapping.subflow_seq);
         if self.sums.failed.is_some_and(|failed| dss.data_fin || start >= failed.start) {
             // What the peer says of subflow sequence numbers is not to be trusted any more.
+            let alone = dss.data_fin && mapping.length == 1;
+            if alone && self.may_fall_back(view) && self.is_last_after_failure(segment, to) {
+                self.agree_to_fall_back();
+                self.take_data_fin(to, view);
+            }
             return Ok(());
         }
         let mut data_fin = None;
@@ -252,7 +264,7 @@ impl Subflow {
     /// RFC 8684, section 3.3.1: with length 0, "an infinite mapping can be used to fall back to
     /// regular TCP by mapping the subflow-level data to the connection-level data for the remainder
     /// of the connection".
-    fn take_infinite_mapping(
+    pub(super) fn take_infinite_mapping(
         &mut self,
         mapping: &DssMapping,
         to: StreamOffset,
@@ -272,11 +284,13 @@ impl Subflow {
     /// MP_FAIL in the reverse direction and entirely revert to a regular TCP session."
     fn on_peer_failed(&mut self, mptcp: &Mptcp, view: &View) {
         if self.may_fall_back(view) {
-            // Unless it is the answer to ours.
-            if self.sums.failed.is_none() {
+            // It may answer more than one copy of ours.
+            if self.sums.failed.is_some() {
+                self.agree_to_fall_back();
+            } else if !self.sums.agreed {
                 self.pending.fail = Some(mptcp.remote_seq(view.edge).0);
+                self.fall_back(FallbackReason::PeerFailed);
             }
-            self.fall_back(FallbackReason::PeerFailed);
         } else {
             let _ = self.violate::<()>(ResetReason::Middlebox, DropReason::Unmapped);
         }
@@ -315,14 +329,16 @@ impl Subflow {
 
     /// The connection goes on as plain TCP, which it [may](Self::may_fall_back).
     pub(super) fn fall_back(&mut self, reason: FallbackReason) {
-        let failed = self.sums.failed.is_some();
-        let reason = if failed { FallbackReason::ChecksumFailed } else { reason };
+        let Sums { failed, agreed, .. } = core::mem::take(&mut self.sums);
+        let reason = if failed.is_some() { FallbackReason::ChecksumFailed } else { reason };
         self.mode = Mode::Plain;
-        self.sums = Sums::default();
         self.signals = None;
         self.timers.stop(Timer::Fail);
         self.timers.stop(Timer::Signal);
-        self.events.push_back(Event::Fallback(reason));
+        // Otherwise that was told already.
+        if !agreed {
+            self.events.push_back(Event::Fallback(reason));
+        }
         self.ack.now();
     }
 

@@ -71,6 +71,7 @@ impl Subflow {
     fn shift_at(&self, position: u64) -> Option<(u64, u64)> {
         match &self.mode {
             Mode::Plain => Some((0, u64::MAX)),
+            Mode::Mptcp(_) if self.sums.agreed => Some((0, u64::MAX)),
             Mode::Mptcp(_) => match self.sums.failed {
                 Some(failed) if position >= failed.start => Some((0, u64::MAX)),
                 _ => self.mappings.find(position),

@@ -138,7 +138,8 @@ pub enum Event {
         mptcp: Option<Key>,
     },
     /// MPTCP was under way or asked for, and the connection goes on as plain TCP. Payload that is
-    /// held for its checksum is part of the stream as it is.
+    /// held for its checksum is part of the stream as it is. A peer that has agreed to it after a
+    /// checksum failed may still end its stream by [`DataFin`](Self::DataFin), if it has no more data.
     Fallback(FallbackReason),
     /// Data-level checksums are in use; right after [`Established`](Self::Established).
     ChecksumsInUse,

@@ -94,7 +94,7 @@ fn fits(options: &Options) -> bool {
 impl Subflow {
     fn may_signal(&self) -> bool {
         let open = !matches!(self.state, State::SynReceived | State::TimeWait | State::Closed);
-        open && self.is_mptcp() && self.sums.failed.is_none()
+        open && self.is_mptcp() && self.sums.failed.is_none() && !self.sums.agreed
     }
 
     fn signals_mut(&mut self) -> &mut Signals {

@@ -9,14 +9,24 @@
 //! When a checksum fails on the only subflow there ever was, the peer is told by MP_FAIL and agrees
 //! to go on as plain TCP, by an MP_FAIL of its own or by an infinite mapping. From the start of the
 //! failed mapping on, payload is then part of the stream as it came; until then it is held.
+//!
+//! An MP_FAIL alone is not yet plain TCP: "This infinite mapping will be a DSS option [...] on the first
+//! new packet", and if the peer has no more to send there is none. Until then it speaks MPTCP, so it
+//! gets DATA_ACKs, of just what TCP acknowledges: without, it would send its data again as new of the
+//! subflow. Its DATA_FIN is the end of the stream, and an answer too if it was sent after MP_FAIL had come.
 
 use alloc::collections::VecDeque;
 use core::num::NonZeroU32;
 
+use super::doubt::answers;
 use super::egress::Reset;
 use super::mapping::Refused;
 use super::timers::Timer;
-use super::{Event, Mode, Placement, ResetCause, ResetReason, State, Subflow, View};
+use super::{
+    DropReason, Event, FallbackReason, Mode, Placement, ResetCause, ResetReason, State, Subflow,
+    View,
+};
+use crate::segment::{DssMapping, Options, Segment};
 use crate::seq::{DataSeq, StreamOffset};
 use crate::time::Instant;
 
@@ -104,6 +114,8 @@ pub(super) struct Failed {
     pub(super) start: u64,
     /// What MP_FAIL says: the data sequence number of the start.
     pub(super) data_seq: u64,
+    /// The TSval with which it was first sent, which nothing before had.
+    told: Option<u32>,
 }
 
 /// The mappings being summed.
@@ -115,6 +127,9 @@ pub(super) struct Sums {
     /// The number of identifiers given out.
     ids: u32,
     pub(super) failed: Option<Failed>,
+    /// The peer has agreed to plain TCP after a failure. All payload is the stream's, but the peer speaks
+    /// MPTCP until it has new data.
+    pub(super) agreed: bool,
 }
 
 /// A mapping as announced.
@@ -214,7 +229,7 @@ impl Subflow {
         view: &View,
     ) -> Option<Verdict> {
         let id = placement.mapping?;
-        if !self.is_mptcp() {
+        if !self.is_mptcp() || self.sums.agreed {
             return Some(Verdict::Proved(id));
         }
         let at = self.sums.open.iter().position(|open| open.id == id)?;
@@ -243,7 +258,69 @@ impl Subflow {
 
     /// Whether payload has to be proved by checksums.
     pub(super) const fn uses_checksums(&self) -> bool {
-        matches!(&self.mode, Mode::Mptcp(mptcp) if mptcp.checksums)
+        matches!(&self.mode, Mode::Mptcp(mptcp) if mptcp.checksums) && !self.sums.agreed
+    }
+
+    /// The peer answered our MP_FAIL. What is held is part of the stream, as is all that comes.
+    pub(super) fn agree_to_fall_back(&mut self) {
+        self.sums = Sums { agreed: true, ..Sums::default() };
+        self.signals = None;
+        self.timers.stop(Timer::Fail);
+        self.timers.stop(Timer::Signal);
+        self.events.push_back(Event::Fallback(FallbackReason::ChecksumFailed));
+        self.ack.newest();
+    }
+
+    /// What MP_FAIL on an acknowledgement says, as long as the peer has not answered.
+    pub(super) fn failed_seq(&mut self, now: Instant, options: &mut Options) -> Option<u64> {
+        let failed = self.sums.failed.as_mut()?;
+        if failed.told.is_none()
+            && let Some(stamps) = &mut self.stamps
+        {
+            stamps.offset = stamps.offset.wrapping_add(1);
+            failed.told = Some(stamps.clock(now));
+            options.timestamps = self.timestamps(now);
+        }
+        self.sums.failed.map(|failed| failed.data_seq)
+    }
+
+    /// Whether the DATA_FIN at `at`, on a segment of its own, is an answer to MP_FAIL. Linux has no room
+    /// for MP_FAIL beside a DATA_FIN, and no new data for an infinite mapping any more. But it has heard
+    /// it, all that it sent is here, and as much as it says: the stream is what came.
+    pub(super) fn is_last_after_failure(&self, segment: &Segment, at: StreamOffset) -> bool {
+        let told = self.sums.failed.and_then(|failed| failed.told);
+        told.is_some_and(|stamp| answers(segment, stamp))
+            && segment.payload_len == 0
+            && segment.seq == self.receive.next
+            && self.reorder.held.is_empty()
+            && at.0 == self.receive.received
+    }
+
+    /// Takes a mapping from a peer that has agreed to plain TCP. The payload has its place without it;
+    /// what matters is whether it says otherwise. Octets that a middlebox added or took away change nothing
+    /// of that, since both numbers are the peer's own.
+    pub(super) fn take_agreed_mapping(
+        &mut self,
+        mapping: &DssMapping,
+        data_fin: bool,
+        to: StreamOffset,
+        view: &View,
+    ) -> Result<(), DropReason> {
+        let length = u64::from(mapping.length);
+        if mapping.length == 0 {
+            return self.take_infinite_mapping(mapping, to, view);
+        }
+        if data_fin {
+            self.take_data_fin(to + (length - 1), view);
+        }
+        // The DATA_FIN alone is no octet of the subflow.
+        let alone = data_fin && length == 1;
+        if !alone && to.0 != self.position_of_ssn(mapping.subflow_seq) {
+            // It sends data again as new of the subflow, and will take that for a part of the stream as
+            // soon as it has fallen back.
+            return self.violate(ResetReason::Middlebox, DropReason::MappingConflict);
+        }
+        Ok(())
     }
 
     /// A DATA_FIN without payload has a checksum too. Says whether it is right.
@@ -283,7 +360,7 @@ impl Subflow {
         let falling_back = self.may_fall_back(view);
         self.events.push_back(Event::ChecksumFailed { at: to, falling_back });
         if falling_back {
-            self.sums.failed = Some(Failed { id, start, data_seq });
+            self.sums.failed = Some(Failed { id, start, data_seq, told: None });
             self.ack.now();
             self.timers.start(Timer::Fail, now + self.config.fail_timeout);
         } else {
@@ -301,7 +378,7 @@ impl Subflow {
     /// The peer did not answer our MP_FAIL.
     pub(super) fn on_fail_timeout(&mut self) {
         if self.sums.failed.is_some() {
-            let _ = self.violate::<()>(ResetReason::Middlebox, super::DropReason::Unmapped);
+            let _ = self.violate::<()>(ResetReason::Middlebox, DropReason::Unmapped);
         }
     }
 }

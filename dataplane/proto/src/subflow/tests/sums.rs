@@ -424,11 +424,122 @@ fn a_failed_checksum_on_the_only_subflow_is_told_by_mp_fail_until_it_is_answered
     trace.expect_events(&[Event::Fallback(FallbackReason::ChecksumFailed)]);
     assert_eq!(trace.edge(), 350);
     assert_eq!(trace.stream[100..200], damaged(100, 100));
-    assert_eq!(trace.expect_ack(350).options.mptcp, MptcpOptions::default());
+    expect_data_ack_only(&mut trace, 350);
     assert_eq!(trace.subflow.next_timeout(), None);
+    // Also if there never is an infinite mapping.
     trace.accept(seg(350, 50));
     trace.accept(fin(seg(400, 0)));
     trace.expect_events(&[Event::StreamEnd { at: StreamOffset(400) }]);
+}
+
+/// An acknowledgement of so much, at both levels, that says nothing else.
+fn expect_data_ack_only(trace: &mut Trace, taken: u64) {
+    trace.subflow.request_ack();
+    let ack = trace.expect_ack(taken);
+    let only = Dss { ack: Some(DssNumber::Long(peer_dsn(taken))), ..Default::default() };
+    assert_eq!(ack.options.mptcp, MptcpOptions { dss: Some(only), ..Default::default() });
+}
+
+/// The peer has answered MP_FAIL, and has sent nothing since.
+fn agreed() -> Trace {
+    let mut trace = failed();
+    let answer = MptcpOptions { fail: Some(our_dsn(0)), ..Default::default() };
+    trace.accept(with_mptcp(seg(200, 0), answer));
+    trace.expect_events(&[Event::Fallback(FallbackReason::ChecksumFailed)]);
+    assert_eq!(trace.edge(), 200);
+    expect_data_ack_only(&mut trace, 200);
+    trace
+}
+
+/// It falls back with its next data only, and sends data again that has no DATA_ACK.
+#[test]
+fn a_peer_that_answered_mp_fail_gets_data_acks_until_it_falls_back() {
+    let mut trace = agreed();
+    // What was under way has its mapping still, which proves nothing.
+    let segment = under(proved(200, 100), 200, 100);
+    assert_eq!(trace.recv_bytes(segment, &damaged(200, 100)), Disposition::Accepted);
+    expect_data_ack_only(&mut trace, 300);
+    // It answers each MP_FAIL that it hears.
+    let answer = MptcpOptions { fail: Some(our_dsn(0)), ..Default::default() };
+    trace.accept(with_mptcp(seg(300, 0), answer));
+    trace.expect_events(&[]);
+    trace.accept(with_dss(seg(300, 100), dss(300, 300, 0)));
+    assert!(!trace.subflow.is_mptcp());
+    assert_eq!(trace.edge(), 400);
+    trace.accept(seg(400, 100));
+    assert_eq!(trace.expect_ack(500).options.mptcp, MptcpOptions::default());
+    trace.accept(fin(seg(500, 0)));
+    trace.expect_events(&[Event::StreamEnd { at: StreamOffset(500) }]);
+}
+
+/// If it has no more data, it does not fall back at all.
+#[test]
+fn a_peer_that_answered_mp_fail_may_end_its_stream_by_data_fin() {
+    let mut trace = agreed();
+    trace.accept(with_dss(seg(200, 0), bare_fin(200)));
+    trace.expect_events(&[Event::DataFin { at: StreamOffset(200) }]);
+    assert_eq!(data_ack_of(&trace.expect_ack(200)), 201);
+    trace.connection.shutdown_write(StreamOffset(0));
+    let dss = trace.expect_ack(200).options.mptcp.dss.expect("DATA_FIN");
+    assert!(dss.data_fin && dss.mapping.is_some_and(|mapping| mapping.checksum.is_some()));
+}
+
+/// The TSval of an acknowledgement of all that came.
+fn stamp_of_ack(trace: &mut Trace) -> u32 {
+    trace.subflow.request_ack();
+    let sent = trace.sent();
+    let ack = sent.last().expect("an acknowledgement");
+    ack.options.timestamps.expect("they are in use").value
+}
+
+/// Linux has no room for MP_FAIL beside the DATA_FIN, and sends nothing else any more.
+#[test]
+fn a_data_fin_that_answers_mp_fail_agrees_to_it() {
+    let checked = |answers: bool, position: u64, at: u64| {
+        let mut trace = checked();
+        trace.accept(under(proved(0, 100), 0, 100));
+        let before = stamp_of_ack(&mut trace);
+        let segment = under(proved(100, 100), 100, 100);
+        assert_eq!(trace.recv_bytes(segment, &damaged(100, 100)), Disposition::Accepted);
+        trace.expect_events(&[Event::ChecksumFailed { at: StreamOffset(100), falling_back: true }]);
+        let told = stamp_of_ack(&mut trace);
+        // Nothing before has its timestamp, though they went out in the same millisecond.
+        assert!(told.wrapping_sub(before) as i32 > 0);
+        let echo = if answers { told } else { before };
+        let mut end = with_dss(seg(position, 0), bare_fin(at));
+        end.options.timestamps = Some(Timestamps { value: 102, echo });
+        let _ = trace.recv(end);
+        trace
+    };
+    let mut trace = checked(true, 200, 200);
+    trace.expect_events(&[
+        Event::Fallback(FallbackReason::ChecksumFailed),
+        Event::DataFin { at: StreamOffset(200) },
+    ]);
+    assert_eq!(trace.edge(), 200);
+    assert_eq!(data_ack_of(&trace.expect_ack(200)), 201);
+    // One that was under way says nothing, nor does one with data missing before it, nor one of a
+    // stream that is not as long as what came.
+    for (answers, position, at) in [(false, 200, 200), (true, 300, 300), (true, 200, 190)] {
+        let mut trace = checked(answers, position, at);
+        trace.expect_events(&[]);
+        assert_eq!(trace.edge(), 100);
+    }
+}
+
+/// It had no DATA_ACK for too long: what it sends now is no part of the stream, though it thinks so.
+#[test]
+fn data_that_comes_again_as_new_after_the_answer_ends_the_connection() {
+    for length in [0, 100] {
+        let mut trace = agreed();
+        let again = with_checksum(dss(200, 100, length), &text(100, 100));
+        let again = if length == 0 { dss(200, 100, 0) } else { again };
+        let _ = trace.recv(with_dss(seg(200, 100), again));
+        let resets = |event: &Event| matches!(event, Event::Reset(ResetCause::Violation(_)));
+        assert!(trace.events.iter().any(resets), "{length}: {:?}", trace.events);
+        assert!(trace.expect_one().flags.contains(Flags::RST));
+        assert_eq!(trace.edge(), 200);
+    }
 }
 
 #[test]

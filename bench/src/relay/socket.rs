@@ -62,6 +62,13 @@ impl PacketSocket {
         Ok(Self { fd, interface: interface.to_owned(), room: vec![0; BURST * FRAME_ROOM] })
     }
 
+    /// From now on each frame that is sent, and each that arrives, has a `struct virtio_net_hdr` in
+    /// front, which may have the kernel make several TCP segments of it.
+    pub(crate) fn send_unsegmented(&self) -> Result<()> {
+        let what = || format!("cannot have packets taken apart on {}", self.interface);
+        set_packet_option(self.fd.as_fd(), libc::PACKET_VNET_HDR, 1).context(what)
+    }
+
     /// The interface.
     pub(super) fn interface(&self) -> &str {
         &self.interface

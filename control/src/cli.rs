@@ -469,7 +469,8 @@ mod tests {
         let path = temp.path().join("recv.toml");
         let text = "nic = [\"eth0:cpus=1\", \"eth1\"]\nlisten = \"10.0.0.2:5000\"\n\
                     announce = \"none\"\nmode = \"copy\"\nplacement = \"worker=1\"\n\
-                    checksums = \"on\"\nhop_limit = 9\ndscp = 8\nconnections = 2\noutput = \"in/\"\nreport = \"-\"\n";
+                    checksums = \"on\"\nhop_limit = 9\ndscp = 8\nconnections = 2\n\
+                    output = \"in/\"\nreport = \"-\"\n";
         std::fs::write(&path, text).unwrap();
         let config = ["--config", path.to_str().unwrap()];
         let args = only(&config).unwrap();

@@ -107,11 +107,12 @@ impl Connection {
     /// What a subflow must know of the connection now.
     #[inline]
     pub(crate) fn view(&self) -> View {
-        View {
-            slack: self.slack,
-            told: self.ring.advertised(),
-            ..self.level.view(self.ring.edge(), self.ring.right_edge())
-        }
+        // The facts first: if the application has gone, then from a stream of which at least all was
+        // here that it had read. With an edge from before, a complete stream would seem not to be,
+        // and what another subflow repeats of it would be answered with a reset.
+        let facts = self.level.view(StreamOffset::ZERO, StreamOffset::ZERO);
+        let (edge, right_edge) = (self.ring.edge(), self.ring.right_edge());
+        View { edge, right_edge, slack: self.slack, told: self.ring.advertised(), ..facts }
     }
 
     /// The identifier of the address and port that a join may come to: that of the first subflow,

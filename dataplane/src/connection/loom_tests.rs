@@ -1,6 +1,7 @@
 //! Every interleaving of a connection's workers and its reader, in small cases: with the real ring,
 //! the real data level and the real queues of the workers.
 
+use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 
 use loom::thread;
@@ -10,11 +11,30 @@ use mpxdp_proto::subflow::{Event, FallbackReason};
 use super::support::{NOW, connection, subflow, worker};
 use super::{Closed, Connection, Failure, Record, View, Wishes};
 use crate::loom_model::model;
+use crate::receive::{Ring, Wanted};
+use crate::stream::Stream;
 use crate::worker::{Command, Handle, Inbox};
 
 /// A subflow's join, as its worker makes it.
 fn join(connection: &Connection, record: &Arc<Record>) -> bool {
     connection.level.joined() && connection.add(Arc::clone(record))
+}
+
+/// Puts the stream's next bytes into the ring.
+fn receive(ring: &Ring, bytes: &[u8]) {
+    let wanted = Wanted { to: ring.edge(), len: bytes.len() as u32, source: 0, at: 0 };
+    let mut claims = Vec::new();
+    let _ = ring.claim(&[wanted], &mut claims);
+    claims.iter_mut().for_each(|claim| ring.copy(claim, bytes));
+    ring.commit(&mut claims);
+}
+
+/// Takes a stream of one byte with its end, as the worker of the subflow does that brings it.
+fn receive_all(connection: &Connection) {
+    receive(&connection.ring, &[7]);
+    let at = StreamOffset(1);
+    assert!(connection.level.on_event(&Event::DataFin { at }));
+    connection.set_end(at, Closed::DataFin);
 }
 
 /// Sleeps as a worker does, until something is in its queues.
@@ -133,6 +153,68 @@ fn loom_a_connection_ends_once_and_for_one_reason() {
 }
 
 #[test]
+fn loom_a_stream_gives_all_that_came_before_it_failed_and_knows_why() {
+    model(|| {
+        let (handle, _inbox) = worker(0);
+        let first = subflow(0, &handle);
+        let (connection, reader) = connection(&first);
+        let application = {
+            let mut stream = Stream::new(reader, Arc::clone(&connection));
+            thread::spawn(move || {
+                let mut all = Vec::new();
+                let error = stream.read_to_end(&mut all).unwrap_err();
+                assert_eq!((&all[..], error.kind()), (&[7][..], ErrorKind::ConnectionReset));
+                assert_eq!(stream.statistics().closed, Some(Closed::FastClose));
+            })
+        };
+        receive(&connection.ring, &[7]);
+        connection.end(Failure::FastClose, Closed::FastClose, Wishes::RESET);
+        application.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_stream_that_was_read_to_its_end_knows_how_it_ended() {
+    model(|| {
+        let (handle, _inbox) = worker(0);
+        let first = subflow(0, &handle);
+        let (connection, reader) = connection(&first);
+        let application = {
+            let mut stream = Stream::new(reader, Arc::clone(&connection));
+            thread::spawn(move || {
+                assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 1);
+                assert_eq!(stream.statistics().closed, Some(Closed::DataFin));
+            })
+        };
+        receive_all(&connection);
+        application.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_who_sees_the_reader_gone_sees_the_end_that_it_has_read() {
+    model(|| {
+        let (handle, _inbox) = worker(0);
+        let first = subflow(0, &handle);
+        let (connection, reader) = connection(&first);
+        let other = {
+            let connection = Arc::clone(&connection);
+            thread::spawn(move || {
+                let view = connection.view();
+                // Otherwise what is repeated here would be payload that nobody will read: a reset.
+                assert!(!view.reader_gone || view.remote_complete(), "{view:?}");
+                assert!(!view.reader_gone || view.local_fin.is_some(), "{view:?}");
+            })
+        };
+        receive_all(&connection);
+        let mut stream = Stream::new(reader, connection);
+        assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 1);
+        drop(stream);
+        other.join().unwrap();
+    });
+}
+
+#[test]
 fn loom_the_readers_close_and_the_peers_end_are_both_seen_by_each_worker() {
     model(|| {
         let ((one, one_inbox), (two, two_inbox)) = (worker(0), worker(1));
@@ -236,6 +318,8 @@ fn loom_who_was_told_of_a_narrow_window_is_asked_to_tell_of_an_open_one() {
             let (connection, first) = (Arc::clone(&connection), Arc::clone(&first));
             thread::spawn(move || {
                 connection.on_window_told(&first, &view(0));
+                // If it was asked to tell otherwise, the window closed again before it did.
+                first.take_wishes();
                 connection.on_window_told(&first, &view(0));
             })
         };
@@ -243,6 +327,31 @@ fn loom_who_was_told_of_a_narrow_window_is_asked_to_tell_of_an_open_one() {
         connection.on_window_told(&other, &view(capacity));
         narrow.join().unwrap();
         // The window is open as before, and the first subflow's peer has been told that it is not.
+        connection.on_window_told(&other, &view(capacity));
+        assert!(first.take_wishes().contain(Wishes::WINDOW));
+    });
+}
+
+#[test]
+fn loom_who_could_not_tell_of_an_open_window_is_asked_again() {
+    model(|| {
+        let ((one, _), (two, _)) = (worker(0), worker(1));
+        let (first, other) = (subflow(0, &one), subflow(1, &two));
+        let (connection, _reader) = connection(&first);
+        assert!(join(&connection, &other));
+        let capacity = connection.ring.capacity() as u64;
+        let view = |room| View { right_edge: StreamOffset(room), ..View::initial(0) };
+        let narrow = {
+            let (connection, first) = (Arc::clone(&connection), Arc::clone(&first));
+            thread::spawn(move || {
+                connection.on_window_told(&first, &view(0));
+                first.take_wishes();
+                connection.on_window_not_told(&first);
+            })
+        };
+        connection.on_window_told(&other, &view(capacity));
+        connection.on_window_told(&other, &view(capacity));
+        narrow.join().unwrap();
         connection.on_window_told(&other, &view(capacity));
         assert!(first.take_wishes().contain(Wishes::WINDOW));
     });

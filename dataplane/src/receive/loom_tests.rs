@@ -202,17 +202,40 @@ fn loom_the_end_wakes_the_reader_before_or_after_the_last_byte() {
 }
 
 #[test]
-fn loom_a_failure_wakes_the_reader() {
+fn loom_a_failure_wakes_the_reader_and_hides_nothing() {
     model(|| {
-        let (books, _memory) = books(4);
-        let cursor = Cursor::new(&books);
+        let (books, memory) = books(4);
+        let mut cursor = Cursor::new(&books);
         let worker = {
             let books = Arc::clone(&books);
-            thread::spawn(move || books.fail(super::Failure::Reset))
+            thread::spawn(move || {
+                receive(&books, &memory, 0..1);
+                books.fail(super::Failure::Reset);
+            })
         };
-        sleep_until_ready(&cursor, &books);
-        assert_eq!(books.failure(), Some(super::Failure::Reset));
+        let mut seen = 0;
+        while books.failure().is_none() {
+            sleep_until_ready(&cursor, &books);
+            seen += read(&mut cursor, &books);
+        }
+        seen += read(&mut cursor, &books);
+        assert_eq!(seen, 1, "what came before the failure is there as soon as it is");
         worker.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_nothing_is_taken_beyond_the_end() {
+    model(|| {
+        let (books, memory) = books(4);
+        let ender = {
+            let books = Arc::clone(&books);
+            thread::spawn(move || books.set_end(1))
+        };
+        let taken = receive(&books, &memory, 0..2);
+        let ended = ender.join().unwrap();
+        assert_eq!(taken, if ended { 1 } else { 2 });
+        assert_eq!(books.end(), ended.then_some(1));
     });
 }
 
@@ -247,7 +270,7 @@ fn loom_the_reader_follows_the_ring_to_its_new_memory() {
 }
 
 #[test]
-fn loom_a_claim_is_copied_to_the_memory_that_it_was_made_in() {
+fn loom_a_claim_is_copied_to_the_memory_that_it_was_made_in_and_read_there() {
     model(|| {
         // As the ring does: the memory is found without the lock, by whoever holds a claim.
         let (old, new) = (Memory::new(2), Memory::new(4));
@@ -266,13 +289,19 @@ fn loom_a_claim_is_copied_to_the_memory_that_it_was_made_in() {
                 books.commit(claims);
             })
         };
-        books.relocate(4, |_, live| {
-            live.flatten().for_each(|offset| new.write(offset..offset + 1));
-            current.store(1, Ordering::Relaxed);
-            Arc::clone(&new)
-        });
+        let grower = {
+            let books = Arc::clone(&books);
+            thread::spawn(move || {
+                books.relocate(4, |_, live| {
+                    live.flatten().for_each(|offset| new.write(offset..offset + 1));
+                    current.store(1, Ordering::Relaxed);
+                    Arc::clone(&new)
+                })
+            })
+        };
         let seen = read(&mut cursor, &books);
         worker.join().unwrap();
+        grower.join().unwrap();
         assert_eq!(seen + read(&mut cursor, &books), 2);
     });
 }

@@ -255,9 +255,9 @@ impl Connection {
 
     /// The peer's stream ends at `at`; `how` if nothing else comes first.
     pub(crate) fn set_end(&self, at: StreamOffset, how: Closed) {
-        // The ring wakes the reader, who may ask how at once.
-        let _ =
-            self.closed.compare_exchange(0, closed_code(how), Ordering::AcqRel, Ordering::Acquire);
+        // The ring wakes the reader, who may ask how at once: its end is stored with release.
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.closed.compare_exchange(0, closed_code(how), set, fetch);
         self.ring.set_end(at);
     }
 
@@ -273,7 +273,8 @@ impl Connection {
             return;
         }
         if !self.is_complete() {
-            self.closed.store(closed_code(how), Ordering::Release);
+            // Relaxed, and first: the ring's failure is stored with release.
+            self.closed.store(closed_code(how), Ordering::Relaxed);
             self.ring.fail(failure);
         }
         self.ended.get_or_init(Instant::now);
@@ -295,7 +296,7 @@ impl Connection {
             Mode::Plain(reason) => (false, reason.map(FallbackReason::name)),
         };
         let failed = self.ring.failure().is_some();
-        let closed = closed_from(self.closed.load(Ordering::Acquire));
+        let closed = closed_from(self.closed.load(Ordering::Relaxed));
         let end = self.ended.get().copied().unwrap_or_else(Instant::now);
         ConnectionStatistics {
             local: self.local(),

@@ -4,6 +4,13 @@
 //! it enters it in the worker's queue. The worker takes the mark away before it takes the wishes.
 //! So a wish that is added too late for that finds no mark, and brings the subflow into the queue
 //! again. Both take the mark by a swap: the worker thereby sees what those did that found it there.
+//!
+//! # Ordering
+//!
+//! Whoever asks releases, the worker acquires. With the mark, so that the worker that takes it away
+//! sees the wishes of those who found it (loom cannot tell: its swaps see the last value in any
+//! case). With the wishes, so that the worker sees what they are about, also where it takes one
+//! whose asker is not yet at the mark.
 
 use crate::sync::{AtomicBool, AtomicU8, Ordering};
 
@@ -50,13 +57,13 @@ impl Attention {
 
     /// Adds a wish; says whether the caller is to enter the subflow in its worker's queue.
     pub(super) fn ask(&self, wish: Wishes) -> bool {
-        self.wishes.fetch_or(wish.0, Ordering::AcqRel);
-        !self.queued.swap(true, Ordering::AcqRel)
+        self.wishes.fetch_or(wish.0, Ordering::Release);
+        !self.queued.swap(true, Ordering::Release)
     }
 
     /// For the worker, once it has found the subflow in its queue: what was wanted until now.
     pub(super) fn take(&self) -> Wishes {
-        self.queued.swap(false, Ordering::AcqRel);
-        Wishes(self.wishes.swap(0, Ordering::AcqRel))
+        self.queued.swap(false, Ordering::Acquire);
+        Wishes(self.wishes.swap(0, Ordering::Acquire))
     }
 }

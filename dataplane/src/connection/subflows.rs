@@ -255,7 +255,7 @@ impl Subflows {
         if room >= capacity / 2
             && self.any_narrow.load(Ordering::Relaxed)
             // Acquire: whoever set it is found among the records.
-            && self.any_narrow.swap(false, Ordering::AcqRel)
+            && self.any_narrow.swap(false, Ordering::Acquire)
         {
             for other in self.lock().live() {
                 if other.narrow.load(Ordering::Relaxed) {

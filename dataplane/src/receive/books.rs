@@ -10,11 +10,15 @@
 //! - `right_edge`: raised (release) by the reader after it has finished with the bytes, loaded
 //!   (acquire) by a writer before it claims. So every reading of a place happens before the claim
 //!   that writes it anew. It is a maximum, so it never moves back (RFC 8684, section 3.3.5).
-//! - `consumed`: stored by the reader only.
 //! - `generation`: counts the memories. It is stored with the lock held, before any edge that needs
 //!   the new memory, so a reader that loads the edge first and the generation second never looks
 //!   for new bytes in an old memory. The old one is intact until the reader lets go of it: nobody
 //!   writes to it any more.
+//! - `end` and `failure`: stored (release) and loaded (acquire), as the reader who sees one is to
+//!   see what came before it: the data, and what the connection says of its end.
+//! - The others are relaxed: numbers that stand for themselves, and do if they are a little old.
+//!   `consumed` too, although a writer takes bytes for read because of it: it does so only for a
+//!   new memory, in which nobody has read anything yet.
 //!
 //! The memory changes only while no claim is in flight, so a writer may use the memory that it
 //! found at its claim until its commit.
@@ -143,7 +147,7 @@ impl<M> Books<M> {
     }
 
     pub(super) fn consumed(&self) -> u64 {
-        self.returned.consumed.load(Ordering::Acquire)
+        self.returned.consumed.load(Ordering::Relaxed)
     }
 
     pub(super) fn right_edge(&self) -> u64 {
@@ -151,7 +155,7 @@ impl<M> Books<M> {
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.rare.capacity.load(Ordering::Acquire)
+        self.rare.capacity.load(Ordering::Relaxed)
     }
 
     pub(super) fn bell(&self) -> &Doorbell {
@@ -168,7 +172,7 @@ impl<M> Books<M> {
     }
 
     pub(super) fn is_reader_gone(&self) -> bool {
-        self.rare.reader_gone.load(Ordering::Acquire)
+        self.rare.reader_gone.load(Ordering::Relaxed)
     }
 
     /// Claims what is free of each range, and passes each part to `take` with the index of its
@@ -241,8 +245,8 @@ impl<M> Books<M> {
         let first = self.rare.failure.compare_exchange(
             0,
             failure as u8,
-            Ordering::AcqRel,
-            Ordering::Acquire,
+            Ordering::Release,
+            Ordering::Relaxed,
         );
         if first.is_ok() {
             self.rare.bell.ring();
@@ -281,10 +285,12 @@ impl<M> Books<M> {
         let memory = make(&state.memory, &mut live);
         drop(live);
         state.memory = memory;
-        // Release, as all of the reader's loads may come without the lock.
-        self.rare.generation.fetch_add(1, Ordering::Release);
-        self.rare.capacity.store(capacity, Ordering::Release);
-        self.returned.right_edge.fetch_max(consumed + capacity as u64, Ordering::AcqRel);
+        // Relaxed: whoever needs the new memory takes the lock, or has loaded an edge that was stored
+        // with the lock held later. And a writer that loads this right edge has loaded what the
+        // reader released before: a maximum goes on with the release sequence that it finds.
+        self.rare.generation.fetch_add(1, Ordering::Relaxed);
+        self.rare.capacity.store(capacity, Ordering::Relaxed);
+        self.returned.right_edge.fetch_max(consumed + capacity as u64, Ordering::Relaxed);
         true
     }
 
@@ -314,7 +320,7 @@ impl<M: Clone> Cursor<M> {
             consumed,
             edge: consumed,
             memory: state.memory.clone(),
-            generation: books.rare.generation.load(Ordering::Acquire),
+            generation: books.rare.generation.load(Ordering::Relaxed),
             called_for: 0,
         }
     }
@@ -332,7 +338,7 @@ impl<M: Clone> Cursor<M> {
     pub(super) fn refresh(&mut self, books: &Books<M>) {
         // The edge first, then the generation: see the module.
         self.edge = books.edge();
-        if books.rare.generation.load(Ordering::Acquire) != self.generation {
+        if books.rare.generation.load(Ordering::Relaxed) != self.generation {
             self.follow(books);
         }
     }
@@ -341,17 +347,17 @@ impl<M: Clone> Cursor<M> {
     fn follow(&mut self, books: &Books<M>) {
         let state = books.lock();
         self.memory = state.memory.clone();
-        self.generation = books.rare.generation.load(Ordering::Acquire);
+        self.generation = books.rare.generation.load(Ordering::Relaxed);
     }
 
     /// Gives `n` bytes back; says whether the peer should be told of the larger window.
     pub(super) fn consume(&mut self, books: &Books<M>, n: u64) -> bool {
         self.consumed += n;
-        books.returned.consumed.store(self.consumed, Ordering::Release);
+        books.returned.consumed.store(self.consumed, Ordering::Relaxed);
         let capacity = books.capacity() as u64;
         let right_edge = self.consumed + capacity;
         let right_edge =
-            books.returned.right_edge.fetch_max(right_edge, Ordering::AcqRel).max(right_edge);
+            books.returned.right_edge.fetch_max(right_edge, Ordering::Release).max(right_edge);
 
         //  RFC 9293, section 3.8.6.2.2: the receiver should not advance the right window edge by
         //  less than the smaller of half the buffer and a segment. A quarter of the buffer is more
@@ -381,6 +387,6 @@ impl<M: Clone> Cursor<M> {
 
     /// The reader goes away: what comes from now on is refused.
     pub(super) fn leave(&self, books: &Books<M>) {
-        books.rare.reader_gone.store(true, Ordering::Release);
+        books.rare.reader_gone.store(true, Ordering::Relaxed);
     }
 }

@@ -5,8 +5,13 @@
 //! and stays true (the peer's key is known, the stream ends at this offset, ...), so that each is
 //! one atomic and no lock is needed. Where the bytes are is the receive ring's business; its two
 //! edges and the connection's facts together make the [`View`] that a subflow works with.
+//!
+//! Flags are set with release and looked at with acquire: whoever sees one sees what was known when
+//! it was set. So the peer's key comes with MPTCP; with the end that is acknowledged, or the
+//! application that has gone, come the ends of the streams. The key and the ends are relaxed: they
+//! are looked at after the flags.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::segment::{Key, Token};
 use crate::seq::{DataSeq, StreamOffset};
@@ -148,14 +153,14 @@ impl Connection {
     /// The peer's key, once it is known.
     #[must_use]
     pub fn remote_key(&self) -> Option<Key> {
-        let known = self.facts.load(Acquire) & MPTCP != 0;
-        known.then(|| Key(self.remote_key.load(Acquire)))
+        let known = self.facts() & MPTCP != 0;
+        known.then(|| Key(self.remote_key.load(Relaxed)))
     }
 
     /// How the connection speaks.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        let facts = self.facts.load(Acquire);
+        let facts = self.facts();
         match FallbackReason::ALL.get((facts & REASON) as usize) {
             Some(&reason) if facts & FALLBACK != 0 => Mode::Plain(Some(reason)),
             _ if facts & ESTABLISHED == 0 => Mode::Negotiating,
@@ -164,18 +169,20 @@ impl Connection {
         }
     }
 
-    /// The view of a subflow: the ring's two edges as they are now, and the facts.
+    /// The view of a subflow: the ring's two edges as they are now, and the facts. Where the edges
+    /// move meanwhile, those in the view are to be of a time after this call: an application that
+    /// has gone may have read up to an edge that was not there before.
     #[must_use]
     pub fn view(&self, edge: StreamOffset, right_edge: StreamOffset) -> View {
-        let facts = self.facts.load(Acquire);
+        let facts = self.facts();
         let offset = |value: u64| (value != NONE).then_some(StreamOffset(value));
         View {
             edge,
             right_edge,
             slack: 0,
             told: StreamOffset::ZERO,
-            remote_fin: offset(self.remote_fin.load(Acquire)),
-            local_fin: offset(self.local_fin.load(Acquire)),
+            remote_fin: offset(self.remote_fin.load(Relaxed)),
+            local_fin: offset(self.local_fin.load(Relaxed)),
             local_fin_acked: facts & LOCAL_FIN_ACKED != 0,
             may_fall_back: facts & JOINED == 0,
             reader_gone: facts & READER_GONE != 0,
@@ -191,14 +198,14 @@ impl Connection {
             Event::Established { mptcp } => {
                 let mut facts = ESTABLISHED;
                 if let Some(key) = mptcp {
-                    self.remote_key.store(key.0, Release);
+                    self.remote_key.store(key.0, Relaxed);
                     facts |= MPTCP;
                 }
-                self.facts.fetch_or(facts, AcqRel);
+                self.set(facts);
             }
             Event::Fallback(reason) => {
                 // The first reason stands: it is stored together with the flag.
-                let update = self.facts.fetch_update(AcqRel, Acquire, |facts| {
+                let update = self.facts.fetch_update(Release, Relaxed, |facts| {
                     let possible = facts & (FALLBACK | JOINED) == 0;
                     possible.then_some(facts | FALLBACK | reason.index() as u32)
                 });
@@ -208,14 +215,14 @@ impl Connection {
             Event::FullyEstablished => self.set(FULLY_ESTABLISHED),
             Event::ChecksumsInUse => self.set(CHECKSUMS),
             Event::ChecksumFailed { falling_back: true, .. } => {
-                let update = self.facts.fetch_update(AcqRel, Acquire, |facts| {
+                let update = self.facts.fetch_update(Release, Relaxed, |facts| {
                     (facts & JOINED == 0).then_some(facts | FALLING_BACK)
                 });
                 return update.is_ok();
             }
             Event::DataFin { at } | Event::StreamEnd { at } => {
                 // The first end stands; the subflow has checked that it is a possible one.
-                let _ = self.remote_fin.compare_exchange(NONE, at.0, AcqRel, Acquire);
+                let _ = self.remote_fin.compare_exchange(NONE, at.0, Relaxed, Relaxed);
             }
             Event::LocalFinAcked => self.set(LOCAL_FIN_ACKED),
             Event::ChecksumFailed { falling_back: false, .. }
@@ -233,25 +240,29 @@ impl Connection {
         true
     }
 
-    fn set(&self, fact: u32) {
-        self.facts.fetch_or(fact, AcqRel);
+    fn set(&self, facts: u32) {
+        self.facts.fetch_or(facts, Release);
+    }
+
+    fn facts(&self) -> u32 {
+        self.facts.load(Acquire)
     }
 
     /// Ends our stream at `at`, its length: 0 as long as nothing is sent. The subflows signal it
     /// the next time they are polled. Only the first call counts.
     pub fn shutdown_write(&self, at: StreamOffset) {
-        let _ = self.local_fin.compare_exchange(NONE, at.0, AcqRel, Acquire);
+        let _ = self.local_fin.compare_exchange(NONE, at.0, Relaxed, Relaxed);
     }
 
     /// The application will read no more: payload that still comes is answered with an abort.
     pub fn reader_gone(&self) {
-        self.facts.fetch_or(READER_GONE, AcqRel);
+        self.set(READER_GONE);
     }
 
     /// A further subflow joined: from now on there is no falling back (RFC 8684, section 3.7).
     /// `false` if it is too late for that.
     pub fn joined(&self) -> bool {
-        let update = self.facts.fetch_update(AcqRel, Acquire, |facts| {
+        let update = self.facts.fetch_update(Release, Relaxed, |facts| {
             let possible = facts & MPTCP != 0 && facts & (FALLBACK | FALLING_BACK) == 0;
             possible.then_some(facts | JOINED)
         });
@@ -261,14 +272,14 @@ impl Connection {
     /// Whether data-level checksums are in use.
     #[must_use]
     pub fn checksums(&self) -> bool {
-        self.facts.load(Acquire) & CHECKSUMS != 0
+        self.facts() & CHECKSUMS != 0
     }
 
     /// Whether MPTCP options are known to pass in both directions. Before, no subflow may join
     /// (RFC 8684, section 3.1).
     #[must_use]
     pub fn is_fully_established(&self) -> bool {
-        self.facts.load(Acquire) & FULLY_ESTABLISHED != 0
+        self.facts() & FULLY_ESTABLISHED != 0
     }
 
     /// The keys of both ends, if a further subflow may join now.
@@ -277,7 +288,7 @@ impl Connection {
     ///
     /// Why it may not.
     pub fn accepts_joins(&self, view: &View) -> Result<(LocalKey, Key), RefusalReason> {
-        let facts = self.facts.load(Acquire);
+        let facts = self.facts();
         if facts & (FALLBACK | FALLING_BACK) != 0 {
             return Err(RefusalReason::JoinFellBack);
         }

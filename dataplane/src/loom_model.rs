@@ -1,7 +1,7 @@
 //! How loom is run here.
 
 /// Runs `case` in every way that switches threads at most three times where none has to wait: most
-/// bugs need two switches, and without a bound a case takes minutes (all of them passed so, once).
+/// bugs need two switches, and with four some cases take minutes (docs/testing.md says how long).
 /// `LOOM_MAX_PREEMPTIONS` sets another bound.
 pub(crate) fn model(case: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

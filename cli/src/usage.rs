@@ -1,10 +1,13 @@
 //! The command line, and what is wrong with it in one line.
 
+use std::error::Error as _;
 use std::io::ErrorKind as IoError;
 use std::process::ExitCode;
 
-use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, Parser};
+
+use crate::one_line;
 
 /// Why a command line is not carried out.
 #[derive(Debug)]
@@ -23,7 +26,8 @@ pub enum Refused {
 ///
 /// What else is to be done: [`Refused`].
 pub fn parse<C: Parser>(name: &str) -> Result<C, Refused> {
-    let error = match C::try_parse() {
+    let matches = with_negative_values(C::command()).try_get_matches();
+    let error = match matches.and_then(|mut matches| C::from_arg_matches_mut(&mut matches)) {
         Ok(command) => return Ok(command),
         Err(error) => error,
     };
@@ -45,9 +49,43 @@ pub fn parse<C: Parser>(name: &str) -> Result<C, Refused> {
     }
 }
 
+/// Lets what follows an option be its value if it is a number below zero, or a list with commas,
+/// whatever that begins with: then it is the option that says what is wrong with it, and clap does not
+/// take it for an option that nobody knows.
+#[must_use]
+pub fn with_negative_values(command: Command) -> Command {
+    command
+        .mut_args(|arg| {
+            let takes_values = arg.get_action().takes_values();
+            // Where several values may follow, the next option would be one of them.
+            let one = arg.get_num_args().is_none_or(|values| values.max_values() == 1);
+            let list = takes_values && one && arg.get_value_delimiter().is_some();
+            let hyphens = arg.is_allow_hyphen_values_set() || list;
+            arg.allow_negative_numbers(takes_values).allow_hyphen_values(hyphens)
+        })
+        .mut_subcommands(with_negative_values)
+}
+
 /// One line of what clap has to say about a wrong command line.
 #[must_use]
 pub fn wrong(name: &str, error: &clap::Error) -> String {
+    let what = refused_value(error).unwrap_or_else(|| said(error));
+    format!("{}; see {name} --help", one_line(&what))
+}
+
+/// What an option says of its value, in the words of all other errors: `--option value: why`.
+fn refused_value(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let option = text(ContextKind::InvalidArg)?.split([' ', '=']).next()?;
+    let (value, why) = (text(ContextKind::InvalidValue)?, error.source()?);
+    (error.kind() == ErrorKind::ValueValidation).then(|| format!("{option} {value}: {why}"))
+}
+
+/// What clap says, in one line.
+fn said(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let mut line = String::new();
     for part in text.lines().map(str::trim) {
@@ -61,11 +99,13 @@ pub fn wrong(name: &str, error: &clap::Error) -> String {
             line.push_str(part.strip_prefix("error: ").unwrap_or(part));
         }
     }
-    format!("{line}; see {name} --help")
+    line
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory as _, FromArgMatches as _};
+
     use super::*;
 
     #[derive(Parser, Debug)]
@@ -74,6 +114,30 @@ mod tests {
         number: u32,
         #[arg(long)]
         word: String,
+        #[arg(long, value_delimiter = ',')]
+        list: Vec<i32>,
+        #[arg(long, value_delimiter = ',', num_args = 1..)]
+        many: Vec<String>,
+    }
+
+    fn read(arguments: &[&str]) -> Result<Options, clap::Error> {
+        let mut matches =
+            with_negative_values(Options::command()).try_get_matches_from(arguments)?;
+        Options::from_arg_matches_mut(&mut matches)
+    }
+
+    #[test]
+    fn a_number_below_zero_is_a_value_and_its_option_says_what_is_wrong_with_it() {
+        let error = read(&["x", "--word", "a", "--number", "-1"]).expect_err("no u32");
+        let line = wrong("x", &error);
+        assert!(line.starts_with("--number -1: ") && line.ends_with("; see x --help"), "{line}");
+        let both = read(&["x", "--word", "-1", "--number", "2", "--list", "-1,-2"]).expect("read");
+        assert_eq!((both.word.as_str(), both.list), ("-1", vec![-1, -2]));
+        // What takes several values is ended by the next option, and so is a text.
+        let many = read(&["x", "--many", "a", "b", "--word", "c", "--number", "2"]).expect("read");
+        assert_eq!((many.many.len(), many.word.as_str()), (2, "c"));
+        let error = read(&["x", "--word", "--number", "2"]).expect_err("no word");
+        assert!(wrong("x", &error).contains("--word"));
     }
 
     #[test]

@@ -43,8 +43,8 @@ pub(crate) enum Command {
 }
 
 const RECV_AFTER_HELP: &str = "\
-Ending: SIGINT and SIGTERM reset the connections that are open, write the report and end; a second
-signal ends at once. Our direction of a connection is closed only after everything was written, and
+Ending: SIGINT, SIGTERM and SIGHUP (of a terminal that closes; not under nohup) reset the connections
+that are open, write the report and end; a second signal ends at once. Our direction of a connection is closed only after everything was written, and
 for files also synced; if that fails, the connection is reset.
 
 Changes of the NICs have a line on stderr each. Addresses that come and go are announced and withdrawn;
@@ -340,13 +340,16 @@ pub(crate) fn parse_checksums(text: &str) -> Result<Checksums, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, FromArgMatches};
 
     use super::*;
     use crate::failure::Kind;
 
     fn only(arguments: &[&str]) -> Result<RecvSettings, Failure> {
-        let cli = Cli::try_parse_from(["mpxdp", "recv"].iter().chain(arguments))
+        let command = mpxdp_cli::usage::with_negative_values(Cli::command());
+        let matches = command.try_get_matches_from(["mpxdp", "recv"].iter().chain(arguments));
+        let cli = matches
+            .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches))
             .map_err(|e| Failure::usage(mpxdp_cli::usage::wrong("mpxdp", &e)))?;
         let Command::Recv(args) = cli.command;
         args.settle()
@@ -439,6 +442,9 @@ mod tests {
             (&["--dscp", "EF"], "0 to 63"),
             (&["--connections", "-3"], "-3"),
             (&["--placement", "worker=x"], "x"),
+            (&["--placement", ""], "the placement is empty"),
+            (&["--hop-limit", "-1"], "--hop-limit -1: "),
+            (&["--dscp", "-1"], "0 to 63"),
             (&["--listen", "10.0.0.3:1"], "--listen"),
             (&["--nic", "eth1:queue=1"], "queue=1"),
             (&["--nic", "eth0:queues=1"], "eth0"),

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mpxdp_cli::say;
 
 use crate::units;
 
@@ -42,9 +43,7 @@ impl Progress {
 
     /// Writes a line. Nobody reading stderr is no reason to stop.
     pub(crate) fn line(&self, text: impl fmt::Display) {
-        let write = || {
-            let _ = writeln!(io::stderr().lock(), "mpxdp: {text}");
-        };
+        let write = || say::line(format_args!("mpxdp: {text}"));
         match &self.bar {
             Some(bar) => bar.suspend(write),
             None => write(),

@@ -1,4 +1,4 @@
-//! Being told to stop: by SIGINT and SIGTERM, or from inside.
+//! Being told to stop: by SIGINT, SIGTERM and SIGHUP, or from inside.
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use mpxdp_cli::signals;
+use signal_hook::consts::SIGXFSZ;
 use signal_hook::{flag, low_level};
 
 /// Whether it is time to stop, for any number of threads. Its descriptor becomes readable then and
@@ -27,10 +28,10 @@ impl Stop {
         Ok(Self { requested: Arc::default(), readable, write })
     }
 
-    /// Lets SIGINT and SIGTERM set it; a second one ends the process at once, with exit code 1.
+    /// Lets SIGINT, SIGTERM and, unless it is ignored, SIGHUP set it; a second one ends the process at once, with exit code 1.
     /// A file that grows past its limit becomes an error of the write, not the end.
     pub(crate) fn on_signals(&self) -> io::Result<()> {
-        for signal in [SIGINT, SIGTERM] {
+        for signal in signals::to_stop_for() {
             // The order matters: the first signal must find the flag unset here.
             flag::register_conditional_shutdown(signal, 1, Arc::clone(&self.requested))?;
             flag::register(signal, Arc::clone(&self.requested))?;
@@ -63,6 +64,7 @@ impl AsFd for Stop {
 #[cfg(test)]
 mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use signal_hook::consts::SIGTERM;
 
     use super::*;
 

@@ -187,7 +187,15 @@ impl FromStr for Placement {
         if text.trim() == "auto" {
             return Ok(placement);
         }
-        for part in text.split([' ', ';', '/']).filter(|part| !part.is_empty()) {
+        let parts = || text.split([' ', ';', '/']).filter(|part| !part.is_empty());
+        if parts().next().is_none() {
+            // What a script that lacks a variable writes is no wish for any place.
+            return Err(Error::Configuration(
+                "the placement is empty; write it like \"napi=0 worker=1 reader=1\", or auto"
+                    .into(),
+            ));
+        }
+        for part in parts() {
             let (key, cpus) = part.split_once('=').unwrap_or((part, ""));
             let place = match key {
                 "napi" => &mut placement.napi,
@@ -250,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_placement_refuses_unknown_keys_repeated_ones_and_empty_lists() {
-        for text in ["wrker=1", "worker", "worker=", "1", "worker=1 worker=2"] {
+        for text in ["wrker=1", "worker", "worker=", "1", "worker=1 worker=2", "", " ", ";"] {
             assert!(text.parse::<Placement>().is_err(), "{text}");
         }
     }

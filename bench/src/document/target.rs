@@ -78,12 +78,17 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// If both are standard output or the same file: wrong usage.
+    /// If both are standard output or the same file, or one is what the other is until it is complete:
+    /// wrong usage.
     pub fn check_apart(&self, option: &str, other: &Self, others_option: &str) -> Result<()> {
         let place = match (self, other) {
             (Self::Stdout, Self::Stdout) => "standard output".to_owned(),
-            (Self::File(one), Self::File(two)) if files::same(one, two) => {
-                one.display().to_string()
+            (Self::File(one), Self::File(two))
+                if files::same(one, two)
+                    || files::same(&files::part_of(one), two)
+                    || files::same(one, &files::part_of(two)) =>
+            {
+                format!("{} or its .part", one.display())
             }
             _ => return Ok(()),
         };
@@ -119,6 +124,7 @@ mod tests {
         let file = |name: &str| Target::File(name.into());
         let apart = |one: Target, two: Target| one.check_apart("--json", &two, "--plot").is_ok();
         assert!(!apart(Target::Stdout, Target::Stdout) && !apart(file("x"), file("./x")));
+        assert!(!apart(file("x"), file("x.part")) && !apart(file("./x.part"), file("x")));
         assert!(apart(Target::Stdout, file("x")) && apart(file("x"), file("y")));
     }
 }

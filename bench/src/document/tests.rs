@@ -374,6 +374,9 @@ fn what_is_no_document_is_refused() {
         (text.replacen(r#""total_bytes":3"#, r#""total_bytes":9e18"#, 1), "total_bytes is 9"),
         (text.replacen(r#""median":2.0"#, r#""median":0.5"#, 1), "contradict"),
         (text.replacen(r#""min":1.0"#, r#""min":-1.0"#, 1), "contradict"),
+        (text.replacen(r#""median":2.0"#, r#""median":1e-300"#, 1), "is 1e-300"),
+        (text.replacen(r#""receiving_cores":1.0"#, r#""receiving_cores":-1.0"#, 1), "less than"),
+        (text.replacen(r#""copy":"#, r#""copy":-1e3,"x":"#, 1), "less than no time"),
         (text.replacen(r#""interval_seconds":0.1"#, r#""interval_seconds":0.0"#, 1), "timeline"),
     ] {
         let error = Document::read(text.as_bytes()).expect_err(named).to_string();

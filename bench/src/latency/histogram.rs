@@ -1,9 +1,10 @@
 //! Histograms of latencies: what is shown of them, how documents carry them, and files to plot.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
@@ -61,12 +62,36 @@ pub fn encode(histogram: &Latencies) -> Result<String> {
 ///
 /// # Errors
 ///
-/// If it is no such text.
+/// If it is no such text, or one that has more than a histogram of [`empty`]'s shape can hold: its
+/// numbers say how much memory is taken before any of it is found wrong.
 pub fn decode(text: &str) -> Result<Latencies> {
-    let bytes = STANDARD.decode(text).map_err(|error| Error::failed("no histogram", error))?;
+    /// Cookie and length, before what is deflated and before the counts in it.
+    const HEADER: usize = 8;
+    /// The digits that [`empty`] keeps.
+    const DIGITS: u32 = 3;
+    let none = |why: &dyn std::fmt::Display| Error::failed("no histogram", why);
+    let bytes = STANDARD.decode(text).map_err(|error| none(&error))?;
+    let deflated = bytes.get(HEADER..).ok_or_else(|| none(&"it is too short"))?;
+    // A count takes nine bytes at most, and the header forty.
+    let longest = empty().distinct_values() * 9 + 40;
+    let mut plain = Vec::new();
+    let inflate = ZlibDecoder::new(deflated).take(longest as u64 + 1).read_to_end(&mut plain);
+    inflate.map_err(|error| none(&error))?;
+    let (length, digits, highest) = sizes(&plain).ok_or_else(|| none(&"it is too short"))?;
+    let left = plain.len().saturating_sub(40);
+    if plain.len() > longest || length as usize > left || digits > DIGITS || highest > HIGHEST {
+        return Err(none(&"it is larger than one of a measurement"));
+    }
     Deserializer::new()
-        .deserialize(&mut io::Cursor::new(bytes))
-        .map_err(|error| Error::failed("no histogram", format!("{error:?}")))
+        .deserialize(&mut io::Cursor::new(plain))
+        .map_err(|error| none(&format_args!("{error:?}")))
+}
+
+/// The length of the counts, the digits that are kept and the highest value of a plain histogram.
+fn sizes(plain: &[u8]) -> Option<(u32, u32, u64)> {
+    let word = |at: usize| Some(u32::from_be_bytes(plain.get(at..at + 4)?.try_into().ok()?));
+    let highest = plain.get(24..32)?.try_into().ok()?;
+    Some((word(4)?, word(12)?, u64::from_be_bytes(highest)))
 }
 
 /// Adds one histogram to another.
@@ -113,6 +138,10 @@ pub fn write_hgrm(histogram: &Latencies, to: &mut dyn Write) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use flate2::Compression;
+    use flate2::write::ZlibEncoder;
+    use hdrhistogram::serialization::V2Serializer;
+
     use super::*;
 
     /// 1 us to 10 ms, evenly.
@@ -150,8 +179,31 @@ mod tests {
         }
         // An even spread over 10,000 values is the least compressible that a run gives.
         assert!(encode(&even()).expect("it is one of ours").len() < 4_000);
-        assert!(decode("AAAA").is_err());
+        assert!(decode("").is_err() && decode("AAAA").is_err());
         assert!(decode("no base64").is_err());
+    }
+
+    #[test]
+    fn a_histogram_takes_no_more_memory_than_one_of_a_measurement() {
+        // What claims four gigabytes of counts, six digits, or a value of a century is told before any
+        // of it is taken; the same with nothing wrong in it is read.
+        let made = |at: usize, word: u32| {
+            let mut plain = Vec::new();
+            V2Serializer::new().serialize(&even(), &mut plain).expect("memory");
+            plain[at..at + 4].copy_from_slice(&word.to_be_bytes());
+            let mut deflated = ZlibEncoder::new(Vec::new(), Compression::fast());
+            deflated.write_all(&plain).expect("memory");
+            let deflated = deflated.finish().expect("memory");
+            let mut bytes = 0x1c84_9304_u32.to_be_bytes().to_vec();
+            bytes.extend((deflated.len() as u32).to_be_bytes());
+            bytes.extend(deflated);
+            decode(&STANDARD.encode(bytes))
+        };
+        assert_eq!(made(8, 0).expect("nothing was changed"), even());
+        for (at, word) in [(4, u32::MAX), (4, 1 << 20), (12, 5), (24, 1 << 30)] {
+            let error = made(at, word).expect_err("too large").to_string();
+            assert!(error.contains("larger than"), "{at}: {error}");
+        }
     }
 
     #[test]

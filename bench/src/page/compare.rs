@@ -4,8 +4,9 @@ use maud::{Markup, html};
 
 use super::Named;
 use super::groups::{conditions, count};
+use super::pipeline::case_name;
 use super::plot::short;
-use crate::document::Row;
+use crate::document::{Latency, Percentiles, Row};
 use crate::measure::Spread;
 
 /// What the figures of two results say about each other.
@@ -48,6 +49,20 @@ struct Quantity {
 /// The comparable quantities of a result.
 fn quantities(row: &Row) -> Vec<Quantity> {
     let mut all = Vec::new();
+    if let Some(pipeline) = &row.pipeline {
+        // Its rate is the same figure, turned over.
+        let value = pipeline.total_nanoseconds_per_packet;
+        return vec![Quantity { what: "ns/packet".into(), value }];
+    }
+    if let Some(latency) = &row.latency {
+        let percentile = |what: &str, of: fn(&Percentiles) -> u64| {
+            let rounds = latency.rounds_ns.iter().map(|ns| of(ns) as f64 / 1000.0);
+            Spread::of(rounds).map(|value| Quantity { what: what.into(), value })
+        };
+        all.extend(percentile("p50 µs", |ns| ns.p50));
+        all.extend(percentile("p99 µs", |ns| ns.p99));
+        all.extend(percentile("p99.9 µs", |ns| ns.p99_9));
+    }
     if let Some(rate) = row.bits_per_second {
         let value = Spread { median: rate.median / 1e9, min: rate.min / 1e9, max: rate.max / 1e9 };
         all.push(Quantity { what: "Gb/s".into(), value });
@@ -63,7 +78,17 @@ fn quantities(row: &Row) -> Vec<Quantity> {
 fn key(row: &Row) -> String {
     // A receiver at its best is compared at its best, wherever that was.
     let place = if row.best { "best" } else { &row.placement };
-    format!("{} {} {} {place}", row.benchmark, row.receiver, conditions(row))
+    format!("{} {} {place}", row.benchmark, name(row))
+}
+
+/// What a result is called: the receiver, and all that it was measured under.
+fn name(row: &Row) -> String {
+    if let Some(pipeline) = &row.pipeline {
+        return format!("{}, {}", row.receiver, case_name(&pipeline.case));
+    }
+    let link = format!("{}, {}", row.receiver, conditions(row));
+    let Some(Latency { reader, rate, size, .. }) = &row.latency else { return link };
+    format!("{link}, {rate} messages/s of {size} B, reader: {}", reader.name())
 }
 
 /// The section that compares `other` with `base`.
@@ -112,7 +137,7 @@ fn lines(base: &Row, other: &Row) -> Markup {
         @for Quantity { what, value } in quantities(base) {
             @if let Some(second) = others.iter().find(|second| second.what == what) {
                 tr {
-                    td.name { (base.receiver) ", " (conditions(base)) }
+                    td.name { (name(base)) }
                     td { (what) }
                     td { (spread(value)) }
                     td { (spread(second.value)) }

@@ -4,7 +4,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::compare::spread;
 use super::groups::{Group, conditions, count, group, label, receivers, series};
-use super::plot::{Axis, Bar, Cell, Line, bars, heat, lines, short};
+use super::plot::{Axis, Bar, Cell, HeatMap, Line, bars, heat, lines, short};
 use super::theme::Colour;
 use crate::document::{Ratio, Row};
 use crate::error::Result;
@@ -150,10 +150,15 @@ fn map(group: &Group<'_>) -> Result<Markup> {
     };
     let cells: Vec<Vec<Option<Cell>>> =
         places.iter().map(|place| columns.iter().map(|name| cell(place, name)).collect()).collect();
+    let HeatMap { svg, wide } = heat(&places, &columns, &cells)?;
     Ok(html! {
         h3 { (group.title) }
         p.quiet { "Gb/s, the median of the rounds; an empty frame was not measured." }
-        figure { (PreEscaped(heat(&places, &columns, &cells)?)) }
+        @match wide {
+            None => figure { (PreEscaped(svg)) },
+            // What does not fit is moved to, not made small.
+            Some(width) => figure.scroll { div style=(format!("width: {width}px")) { (PreEscaped(svg)) } },
+        }
         (table(group))
     })
 }

@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use mpxdp_cli::{describe, say};
+use mpxdp_cli::{describe, printable, say};
 
 use crate::document::{Document, Row, Target};
 use crate::error::{Error, Result};
@@ -106,7 +106,9 @@ pub fn render(documents: &[Named], compare: bool) -> Result<String> {
             }
         }
     };
-    Ok(page.into_string())
+    // Text from elsewhere is escaped above, so that none of it is markup; nor shall it be anything
+    // else that is not seen.
+    Ok(printable(&page.into_string()).into_owned())
 }
 
 /// All about one document.

@@ -18,7 +18,7 @@ const TOGETHER: [(&str, [&str; 2]); 3] = [
 ];
 
 /// `1448 B, 2 subflows, 5 % reordered`.
-fn label(case: &Case) -> String {
+pub(super) fn case_name(case: &Case) -> String {
     let mut text = format!("{} B, {}", case.payload, count(case.subflows, "subflow"));
     if case.connections > 1 {
         text += &format!(", {}", count(case.connections, "connection"));
@@ -51,7 +51,7 @@ pub(super) fn section(rows: &[&Row]) -> Result<Markup> {
         return Ok(html! {});
     };
     let stack = |(_, case): &(&Row, &Pipeline)| Stack {
-        label: label(&case.case),
+        label: case_name(&case.case),
         parts: parts(&case.nanoseconds_per_packet).into_iter().map(|(_, time)| time).collect(),
     };
     let drawn: Vec<Stack> = cases.iter().map(stack).collect();
@@ -75,7 +75,7 @@ fn table(cases: &[(&Row, &Pipeline)]) -> Markup {
                 th { "memcpy" } th { "checksum" } th { "both" } th { "smoltcp" }
             } }
             tbody { @for (row, case) in cases { @let total = case.total_nanoseconds_per_packet; tr {
-                td.name { (label(&case.case)) @if row.noisy { " " span.warn title=(row.noisy_reason.as_deref().unwrap_or("")) { "noisy" } } }
+                td.name { (case_name(&case.case)) @if row.noisy { " " span.warn title=(row.noisy_reason.as_deref().unwrap_or("")) { "noisy" } } }
                 td { (super::compare::spread(total)) }
                 td { (short(f64::from(case.case.payload) * 8.0 / total.median)) }
                 td {

@@ -77,6 +77,32 @@ fn names_from_a_document_are_text_whatever_they_hold() {
 }
 
 #[test]
+fn nothing_from_a_document_does_anything_unseen() {
+    let hostile = "a\u{1b}[31m\u{202e}b\u{9b}\u{7}\r";
+    let mut named = named(hostile, vec![row("throughput", hostile, hostile, 1.0)]);
+    named.document.remarks.push(hostile.into());
+    let page = page(&[named], false);
+    let unseen = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    assert!(!page.contains(unseen));
+    assert!(page.contains("a\\u{1b}[31m\\u{202e}b"));
+}
+
+#[test]
+fn a_heat_map_of_many_columns_has_the_space_that_their_names_take() {
+    let subflows = |subflows| Row {
+        subflows,
+        ..row("placement", "kernel-mptcp-xdp", "napi=0,1,2,3 reader=4", 1.0)
+    };
+    let few = page(&[named("one.json", vec![subflows(1)])], false);
+    assert!(few.contains("<svg width=\"760\"") && !few.contains("style=\"width:"), "{few}");
+    let many = page(&[named("one.json", (1..=20).map(subflows).collect())], false);
+    let width = many.split("<svg width=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let width: u32 = width.expect("a map").parse().expect("a number");
+    assert!(width > 20 * "20 subflows".len() as u32 * 6, "{width}");
+    assert!(many.contains(&format!("style=\"width: {width}px\"")));
+}
+
+#[test]
 fn what_is_missing_or_doubtful_is_said() {
     let mut named = named("one.json", Vec::new());
     named.document.interrupted = true;
@@ -105,6 +131,35 @@ fn two_documents_are_compared_row_by_row() {
     assert!(page.contains("b.json compared with a.json"));
     assert!(page.contains(">1.50<") && page.contains(">more<"), "{page}");
     assert!(page.contains("1 result of the two documents"));
+}
+
+#[test]
+fn what_differs_in_more_than_the_link_is_not_compared() {
+    let cases = |nanoseconds: f64| {
+        let late = |reorder_percent| {
+            let mut pipeline = pipeline(1.0);
+            pipeline.case.reorder_percent = reorder_percent;
+            pipeline.total_nanoseconds_per_packet = Spread {
+                median: nanoseconds + reorder_percent,
+                min: nanoseconds,
+                max: nanoseconds + 2.0 * reorder_percent,
+            };
+            Row { pipeline: Some(pipeline), best: true, ..row("pipeline", "mpxdp", "", 1.0) }
+        };
+        vec![late(0.0), late(50.0)]
+    };
+    let compared = page(&[named("a.json", cases(100.0)), named("b.json", cases(350.0))], true);
+    // Each with its own: 350 by 100, and 400 by 150.
+    assert!(compared.contains(">3.50<") && compared.contains(">2.67<"), "{compared}");
+    let rows = vec![
+        latency(Reading::Sleep, Reading::Sleep),
+        latency(Reading::Spin, Reading::Spin),
+        Row { placement: "elsewhere".into(), ..latency(Reading::Spin, Reading::Spin) },
+    ];
+    let compared = page(&[named("a.json", rows.clone()), named("b.json", rows[1..].into())], true);
+    assert!(compared.contains("10000 messages/s of 64 B, reader: spin"), "{compared}");
+    assert!(compared.contains("p99.9 µs") && !compared.contains("B, reader: sleep"));
+    assert!(compared.contains("1 result of the two documents"));
 }
 
 fn latency(reader: Reading, worker: Reading) -> Row {
@@ -156,9 +211,8 @@ fn a_latency_histogram_that_is_none_is_an_error() {
     assert!(render(&[named("one.json", vec![row])], false).is_err());
 }
 
-#[test]
-fn the_pipeline_has_a_bar_for_each_case_and_says_what_is_not_explained() {
-    let pipeline = |explained_fraction| Pipeline {
+fn pipeline(explained_fraction: f64) -> Pipeline {
+    Pipeline {
         disturbed_packets: 0,
         case: Case {
             payload: 1448,
@@ -179,7 +233,11 @@ fn the_pipeline_has_a_bar_for_each_case_and_says_what_is_not_explained() {
         packets_per_second: 5e6,
         limits: Limits { memcpy: 30.0, checksum: 40.0, checksum_copy: 60.0, smoltcp: None },
         clock: Clock { source: "tsc".into(), ticks_per_second: 2e9, mark_nanoseconds: 9.0 },
-    };
+    }
+}
+
+#[test]
+fn the_pipeline_has_a_bar_for_each_case_and_says_what_is_not_explained() {
     let row =
         |fraction| Row { pipeline: Some(pipeline(fraction)), ..row("pipeline", "mpxdp", "", 1.0) };
     let good = page(&[named("one.json", vec![row(1.0)])], false);

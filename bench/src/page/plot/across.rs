@@ -4,7 +4,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::{Colour, WIDTH, room, short, svg, text, tick};
+use super::{Colour, WIDTH, fitted, room, short, svg, text, tick};
 use crate::error::Result;
 
 pub(super) type Chart<'a, 'b> =
@@ -35,7 +35,7 @@ pub(super) fn across(
 ) -> Result<String> {
     let left = room(labels.iter().copied()).min(WIDTH / 2);
     let most = if most > LEAST { most } else { 1.0 };
-    svg(labels.len() as u32 * height + BELOW + 8, |area| {
+    svg((WIDTH, labels.len() as u32 * height + BELOW + 8), |area| {
         let mut chart = ChartBuilder::on(area)
             .margin_top(4)
             .margin_right(8)
@@ -65,7 +65,7 @@ pub(super) fn across(
             let (x, y) = chart.backend_coord(&(end, middle));
             write(&short(number), (x + 7, y), HPos::Left)?;
             let (x, y) = chart.backend_coord(&(0.0, middle));
-            write(label, (x - 8, y), HPos::Right)?;
+            write(&fitted(label, left), (x - 8, y), HPos::Right)?;
         }
         Ok(())
     })

@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::{Colour, WIDTH, room, short, svg, text};
+use super::{Colour, WIDTH, fitted, room, short, svg, text};
 use crate::error::Result;
 
 /// What was measured at one row and column.
@@ -19,15 +19,31 @@ const ROW: u32 = 34;
 /// Three lines of text.
 const HEAD: u32 = 56;
 
+/// The least width of a column, for a number in it.
+const COLUMN: u32 = 48;
+
+/// What was drawn.
+#[derive(Clone, Debug)]
+pub(in crate::page) struct HeatMap {
+    /// The picture.
+    pub(in crate::page) svg: String,
+    /// Its width, where it is more than that of other plots: its columns' names need the space.
+    pub(in crate::page) wide: Option<u32>,
+}
+
 /// Draws `cells[row][column]`; `None` was not measured.
 pub(in crate::page) fn heat(
     rows: &[String],
     columns: &[String],
     cells: &[Vec<Option<Cell>>],
-) -> Result<String> {
-    let left = room(rows.iter().map(String::as_str)).min(WIDTH / 2) as i32;
-    let width = (WIDTH as i32 - left - 8) / columns.len().max(1) as i32;
-    svg(HEAD + rows.len() as u32 * ROW + 6, |area| {
+) -> Result<HeatMap> {
+    let space = room(rows.iter().map(String::as_str)).min(WIDTH / 2);
+    let count = columns.len().max(1) as u32;
+    let column = room(columns.iter().flat_map(|name| name.lines())).clamp(COLUMN, WIDTH / 2);
+    let all = WIDTH.max(space + count * column + 8);
+    let (left, width) = (space as i32, ((all - space - 8) / count) as i32);
+    let height = HEAD + rows.len() as u32 * ROW + 6;
+    let svg = svg((all, height), |area| {
         let centre = |column: usize| left + width * column as i32 + width / 2;
         let style = text(Colour::Ink, HPos::Center, VPos::Center);
         for (column, name) in columns.iter().enumerate() {
@@ -35,14 +51,16 @@ pub(in crate::page) fn heat(
             let lines: Vec<&str> = name.lines().collect();
             for (line, part) in lines.iter().enumerate() {
                 let y = HEAD as i32 - 10 - 16 * (lines.len() - 1 - line) as i32;
-                area.draw(&Text::new((*part).to_owned(), (centre(column), y), style.clone()))?;
+                let part = fitted(part, width as u32).into_owned();
+                area.draw(&Text::new(part, (centre(column), y), style.clone()))?;
             }
         }
         for (row, name) in rows.iter().enumerate() {
             let top = HEAD as i32 + (row as u32 * ROW) as i32;
             let middle = top + ROW as i32 / 2;
             let at_left = text(Colour::Ink, HPos::Right, VPos::Center);
-            area.draw(&Text::new(name.clone(), (left - 8, middle), at_left))?;
+            let name = fitted(name, space).into_owned();
+            area.draw(&Text::new(name, (left - 8, middle), at_left))?;
             for (column, cell) in cells[row].iter().enumerate() {
                 let x = left + width * column as i32;
                 let corners = [(x + 1, top + 1), (x + width - 1, top + ROW as i32 - 1)];
@@ -57,5 +75,6 @@ pub(in crate::page) fn heat(
             }
         }
         Ok(())
-    })
+    })?;
+    Ok(HeatMap { svg, wide: (all > WIDTH).then_some(all) })
 }

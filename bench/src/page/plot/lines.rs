@@ -4,7 +4,7 @@ use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::{Colour, Drawn, svg, text, tick};
+use super::{Colour, Drawn, WIDTH, svg, text, tick};
 use crate::error::Result;
 
 /// One line.
@@ -34,7 +34,7 @@ pub(in crate::page) fn lines(lines: &[Line], axis: Axis, x: &str, y: &str) -> Re
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
     let most = |of: fn((f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
     let (right, top) = (most(|p| p.0), most(|p| p.1));
-    svg(HEIGHT, |area| {
+    svg((WIDTH, HEIGHT), |area| {
         let mut builder = ChartBuilder::on(area);
         builder
             .margin(10)

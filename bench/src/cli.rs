@@ -7,11 +7,14 @@ mod placement;
 mod report;
 mod throughput;
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -21,9 +24,9 @@ use mpxdp_bench::lab::{self, Family, Lab, Side};
 use mpxdp_bench::relay::{self, Relay};
 use mpxdp_bench::remote::{self, ServeOptions};
 use mpxdp_bench::traffic::socket::Protocol;
-use mpxdp_bench::traffic::{receiver, sender};
-use mpxdp_bench::trial::{MAX_SUBFLOWS, Receiver};
-use mpxdp_bench::{Error, Interrupt, Result};
+use mpxdp_bench::traffic::{pattern, receiver, sender};
+use mpxdp_bench::trial::Receiver;
+use mpxdp_bench::{Error, Interrupt, Result, options};
 use mpxdp_cli::usage::{self, Refused};
 use mpxdp_cli::{one_line, say};
 use mpxdp_sim::middlebox::ChainSpec;
@@ -82,16 +85,16 @@ enum LabCommand {
         #[command(flatten)]
         name: Name,
         /// Number of veth pairs, 1 to 64.
-        #[arg(long, default_value_t = 1, value_name = "N")]
+        #[arg(long, default_value_t = 1, value_name = "N", value_parser = number(options::LINKS))]
         links: u32,
         /// Receive and transmit queues of each end, 1 to 4096.
-        #[arg(long, default_value_t = 1, value_name = "N")]
+        #[arg(long, default_value_t = 1, value_name = "N", value_parser = number(options::QUEUES))]
         queues: u32,
         /// MTU of the links in bytes, 1280 to 65535.
-        #[arg(long, default_value_t = 1500, value_name = "BYTES")]
+        #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = number(options::MTU))]
         mtu: u32,
         /// Tag all frames on the links with this VLAN, 1 to 4094.
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", value_parser = number(options::VLAN))]
         vlan: Option<u16>,
         /// Leave generic receive offload off at the receiver's ends.
         #[arg(long)]
@@ -134,7 +137,7 @@ struct Conditions {
     #[arg(long, default_value = "reno", value_name = "NAME")]
     congestion: String,
     /// Process what the lab's sender receives on this CPU, not on the one that the receiver sent it on.
-    #[arg(long, value_name = "CPU")]
+    #[arg(long, value_name = "CPU", value_parser = at_least(0_usize))]
     sender_cpu: Option<usize>,
 }
 
@@ -170,14 +173,13 @@ struct SenderArguments {
     content: ContentArguments,
     /// Bytes for a write, 1 to 262144.
     #[arg(long, default_value_t = 256 * 1024, value_name = "BYTES")]
+    #[arg(value_parser = number(1..=pattern::LARGEST))]
     write_size: usize,
     /// Connections in all, 1 or more.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least(1_u32))]
     connections: u32,
     /// Connections at once, 1 to 1024.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = number(1..=1024_u32))]
     parallel: u32,
     /// Go on trying for so long while nobody listens.
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = seconds)]
@@ -186,7 +188,7 @@ struct SenderArguments {
     #[arg(long, default_value_t = 30.0, value_name = "SECONDS", value_parser = seconds)]
     patience: f64,
     /// Bytes a second at most, 1 or more.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = at_least(1_u64))]
     rate: Option<u64>,
     /// Reset the connection once all is sent, instead of ending it.
     #[arg(long)]
@@ -196,8 +198,7 @@ struct SenderArguments {
     hash: bool,
     /// Subflows that a connection must have, the first one included, before its content flows, 1 to 8.
     /// The kernel opens them as `ip mptcp` has set it up.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SUBFLOWS)))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = number(options::SUBFLOWS))]
     subflows: u32,
     /// Send for so long before what is measured, and say when that begins and ends.
     #[arg(long, value_name = "S", value_parser = seconds)]
@@ -208,7 +209,7 @@ struct SenderArguments {
 #[group(id = "content", multiple = false)]
 struct ContentArguments {
     /// Send so many bytes of a fixed pattern.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = bytes)]
     bytes: Option<u64>,
     /// Send a fixed pattern for so long.
     #[arg(long, value_name = "S", value_parser = seconds)]
@@ -227,8 +228,7 @@ struct ReceiverArguments {
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
     /// Connections after which to end, 1 or more.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least(1_u32))]
     connections: u32,
     /// Report SHA-256 of what arrived.
     #[arg(long)]
@@ -254,7 +254,7 @@ struct RelayArguments {
     #[arg(long, default_value = "", value_name = "CHAIN")]
     chain: ChainSpec,
     /// What all chance comes from.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least(0_u64))]
     seed: u64,
     /// In the end, write what was done as one JSON document to a file or (-) standard output.
     #[arg(long, value_name = "FILE|-")]
@@ -264,13 +264,14 @@ struct RelayArguments {
 #[derive(Args)]
 struct DemoArguments {
     /// Seconds of a measurement, 0.1 to 3600.
-    #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = seconds)]
+    #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = number(options::SECONDS))]
     seconds: f64,
     /// Measurements of each receiver at its best placement, 1 to 1000; they take turns.
-    #[arg(long, default_value_t = 5, value_name = "R")]
+    #[arg(long, default_value_t = 5, value_name = "R", value_parser = number(options::ROUNDS))]
     rounds: usize,
     /// MTUs of the link, 1280 to 65535 each: a list with commas.
     #[arg(long, value_delimiter = ',', default_values_t = [1500, 9000, 65535], value_name = "N,...")]
+    #[arg(value_parser = number(options::MTU))]
     mtu: Vec<u32>,
     /// Which receivers: a list with commas.
     #[arg(long, value_name = "NAME,...", value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
@@ -299,8 +300,35 @@ enum Kind {
 
 /// A time in seconds that a [`Duration`] can hold.
 fn seconds(text: &str) -> std::result::Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.0..=1e6).contains(&value) { Ok(value) } else { Err("from 0 to 1000000".to_owned()) }
+    number(0.0..=1e6)(text)
+}
+
+/// A number of a range, whole if its type is; whatever else it is, the range is told.
+fn number<T: FromStr + PartialOrd + Display>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> std::result::Result<T, String> + Clone
+where
+    RangeInclusive<T>: Clone,
+{
+    move |text| {
+        let value = text.parse().ok().filter(|value| range.contains(value));
+        value.ok_or_else(|| format!("a number from {} to {}", range.start(), range.end()))
+    }
+}
+
+/// A whole number that is not less than another one.
+fn at_least<T: FromStr + PartialOrd + Display + Clone>(
+    least: T,
+) -> impl Fn(&str) -> std::result::Result<T, String> + Clone {
+    move |text| {
+        let value = text.parse().ok().filter(|value| *value >= least);
+        value.ok_or_else(|| format!("a whole number, {least} or more"))
+    }
+}
+
+/// A number of bytes.
+fn bytes(text: &str) -> std::result::Result<u64, String> {
+    text.parse().map_err(|_| "a whole number of bytes, without a unit".to_owned())
 }
 
 /// A link of the lab and what is on it.

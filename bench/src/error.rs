@@ -21,7 +21,7 @@ pub enum Error {
     /// It was tried and failed.
     #[error("{0}")]
     Failed(String),
-    /// SIGINT or SIGTERM asked us to stop.
+    /// SIGINT, SIGTERM or SIGHUP asked us to stop.
     #[error("interrupted")]
     Interrupted,
 }

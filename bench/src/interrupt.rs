@@ -1,11 +1,13 @@
-//! SIGINT and SIGTERM as a flag, so that every exit path runs the destructors that clean up.
+//! SIGINT, SIGTERM and SIGHUP as a flag, so that every exit path runs the destructors that clean up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mpxdp_cli::signals;
+
 use crate::error::{Context, Error, Result};
 
-/// Set once SIGINT or SIGTERM arrived. Cheap to clone; all clones show the same.
+/// Set once one of [`signals::to_stop_for`] arrived. Cheap to clone; all clones show the same.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -16,15 +18,15 @@ impl Interrupt {
         Self::default()
     }
 
-    /// Catches SIGINT and SIGTERM from now on. The second one of them no longer kills the process:
-    /// the clean-up must not be cut short.
+    /// Catches SIGINT, SIGTERM and, unless it is ignored, SIGHUP from now on. The second one of them no
+    /// longer kills the process: the clean-up must not be cut short.
     ///
     /// # Errors
     ///
     /// If the handler cannot be installed.
     pub fn install() -> Result<Self> {
         let flag = Self::default();
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        for signal in signals::to_stop_for() {
             signal_hook::flag::register(signal, Arc::clone(&flag.0))
                 .context(|| format!("cannot catch signal {signal}"))?;
         }

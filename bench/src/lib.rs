@@ -11,6 +11,7 @@
 //! * [`latency`] measures how long messages take.
 //! * [`demo`] puts the receivers side by side, [`throughput`] measures them in detail.
 //! * [`pipeline`] takes the data plane apart, without a kernel.
+//! * [`options`] are the ranges of what they are told.
 //! * [`document`] is what every benchmark writes, [`environment`] what it says about the machine, and
 //!   [`page`] shows it.
 //!
@@ -27,7 +28,7 @@ mod interrupt;
 pub mod lab;
 pub mod latency;
 pub mod measure;
-mod options;
+pub mod options;
 mod owner;
 pub mod page;
 pub mod pipeline;

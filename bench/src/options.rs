@@ -7,9 +7,25 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::trial::MAX_SUBFLOWS;
 
-/// The least and the greatest length of a measurement: less than that measures the clock ticks that
-/// the kernel counts by, and a sender on another host takes no longer jobs.
-const SECONDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
+/// How often something is measured.
+pub const ROUNDS: RangeInclusive<usize> = 1..=1000;
+/// The length of a measurement: less than that measures the clock ticks that the kernel counts by, and
+/// a sender on another host takes no longer jobs.
+pub const SECONDS: RangeInclusive<f64> = 0.1..=3600.0;
+/// What of a connection's beginning is left out, in seconds.
+pub const WARMUP: RangeInclusive<f64> = 0.0..=60.0;
+/// Subflows of a connection.
+pub const SUBFLOWS: RangeInclusive<u32> = 1..=MAX_SUBFLOWS;
+/// How many placements of a receiver are measured, at most.
+pub const LIMIT: RangeInclusive<usize> = 1..=1000;
+/// Bytes of a link's MTU: IPv6 needs the least, and veth takes no more.
+pub const MTU: RangeInclusive<u32> = 1280..=65535;
+/// Links of a lab: each is the third byte of an IPv4 network.
+pub const LINKS: RangeInclusive<u32> = 1..=64;
+/// Queues of each end of a link: as many as veth takes.
+pub const QUEUES: RangeInclusive<u32> = 1..=4096;
+/// Numbers of VLANs.
+pub const VLAN: RangeInclusive<u16> = 1..=4094;
 
 /// Refuses a list that is empty or has something twice, which would be measured twice.
 ///
@@ -52,7 +68,7 @@ pub(crate) fn within<T: PartialOrd + Display>(
 ///
 /// Wrong usage.
 pub(crate) fn rounds(rounds: usize) -> Result<()> {
-    within("--rounds", rounds, 1..=1000)
+    within("--rounds", rounds, ROUNDS)
 }
 
 /// The length of a measurement: 0.1 to 3600 seconds.
@@ -61,8 +77,7 @@ pub(crate) fn rounds(rounds: usize) -> Result<()> {
 ///
 /// Wrong usage.
 pub(crate) fn seconds(time: Duration) -> Result<()> {
-    let (least, most) = SECONDS;
-    within("--seconds", time.as_secs_f64(), least.as_secs_f64()..=most.as_secs_f64())
+    within("--seconds", time.as_secs_f64(), SECONDS)
 }
 
 /// Numbers of subflows, each once.
@@ -72,7 +87,7 @@ pub(crate) fn seconds(time: Duration) -> Result<()> {
 /// Wrong usage.
 pub(crate) fn subflows(numbers: &[u32]) -> Result<()> {
     list("--subflows", numbers)?;
-    numbers.iter().try_for_each(|&number| within("--subflows", number, 1..=MAX_SUBFLOWS))
+    numbers.iter().try_for_each(|&number| within("--subflows", number, SUBFLOWS))
 }
 
 #[cfg(test)]

@@ -75,6 +75,20 @@ fn what_is_wrong_with_the_command_line_is_one_line() {
     refused(&["sender", "--connect", "here"], &["--connect", "here"]);
     refused(&["sender"], &["--connect"]);
     refused(&["throughput", "--nic", "eth0"], &["--listen"]);
+    refused(&["relay", "--left", "lo", "--right", "lo"], &["--left lo", "--right lo", "one"]);
+}
+
+#[test]
+fn a_tool_that_is_not_in_the_path_is_named_with_where_it_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mpxdp-bench"));
+    let output = command.args(["lab", "up"]).env("PATH", folder.path()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    // Without privilege that is what is said.
+    let words =
+        if said.contains("CAP_") { "run as root" } else { "`ip`: install the package iproute2" };
+    assert!(said.contains(words), "{said}");
 }
 
 #[test]
@@ -114,6 +128,62 @@ fn values_out_of_range_are_told_with_the_range() {
     sender("--write-size", "0", &["--write-size", "262144"]);
     let receiver = ["receiver", "--kind", "kernel-tcp", "--listen", "127.0.0.1:0"];
     refused(&[&receiver[..], &["--connections", "0"]].concat(), &["--connections"]);
+}
+
+#[test]
+fn what_is_below_zero_or_no_number_is_told_with_the_range_too() {
+    for value in ["-1", "-0.5", "nan", "-inf", "much"] {
+        for (benchmark, range) in [
+            ("demo", "from 0.1 to 3600"),
+            ("throughput", "from 0.1 to 3600"),
+            ("placement", "from 0.1 to 3600"),
+            ("latency", "from 0 to 3600"),
+            ("pipeline", "from 0 to 60"),
+        ] {
+            let named = format!("--seconds {value}: ");
+            // What begins like an option and is no number is one to clap.
+            let argument = format!("--seconds={value}");
+            refused(&[benchmark, &argument], &[&named, range]);
+        }
+    }
+    refused(&["throughput", "--seconds", "-1"], &["--seconds -1: ", "from 0.1 to 3600"]);
+    refused(&["throughput", "--warmup", "-1"], &["--warmup -1: ", "from 0 to 60"]);
+    refused(&["demo", "--rounds", "-1"], &["--rounds -1: ", "from 1 to 1000"]);
+    refused(&["demo", "--rounds", "1.5"], &["--rounds 1.5: ", "from 1 to 1000"]);
+    refused(&["demo", "--mtu", "-1,1500"], &["--mtu -1: ", "from 1280 to 65535"]);
+    refused(&["demo", "--sender-cpu", "-1"], &["--sender-cpu -1: ", "0 or more"]);
+    refused(&["lab", "up", "--links", "-1"], &["--links -1: ", "from 1 to 64"]);
+    refused(&["placement", "--limit", "-1"], &["--limit -1: ", "from 1 to 1000"]);
+    refused(&["latency", "--rate", "-1"], &["--rate -1: ", "from 1 to 10000000"]);
+    refused(&["pipeline", "--connections", "-1"], &["--connections -1: ", "from 1 to 50000"]);
+    refused(&["pipeline", "--reorder", "-1,0"], &["--reorder -1: ", "from 0 to 50"]);
+    let sender = ["sender", "--connect", "127.0.0.1:9"];
+    let to_send = |more: &[&str], words: &[&str]| refused(&[&sender[..], more].concat(), words);
+    to_send(&["--bytes", "1", "--connections", "-1"], &["--connections -1: ", "1 or more"]);
+    to_send(&["--bytes", "1M"], &["--bytes 1M: ", "without a unit"]);
+    to_send(&["--bytes", "-1"], &["--bytes -1: ", "without a unit"]);
+}
+
+#[test]
+fn nothing_that_controls_a_terminal_reaches_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let damaged = folder.path().join("\u{1b}[31mred.json");
+    let text = r#"{"schema": 1, "\u001b[31m\u202efield": 1e300}"#;
+    fs::write(&damaged, text).unwrap();
+    // What the parser refuses by itself it may leave out.
+    for (arguments, shown) in [
+        (&["report", damaged.to_str().unwrap()][..], "u{1b}"),
+        (&["throughput", "--placement", "\u{1b}[31m=1"], "u{1b}"),
+        (&["demo", "--json", "/no/such/\u{1b}[2J"], "u{1b}"),
+        (&["demo", "--receivers", "\u{1b}]0;title\u{7}x"], "--receivers"),
+        (&["\u{9b}31m\u{202e}"], "31m"),
+    ] {
+        let output = bench(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let controls = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!said.contains(controls), "{arguments:?}: {said:?}");
+        assert!(said.contains(shown), "{arguments:?}: {said}");
+    }
 }
 
 #[test]

@@ -49,6 +49,13 @@ fn it_writes_a_document_and_a_table() {
 
 #[test]
 fn a_signal_in_the_middle_of_a_case_keeps_those_before_it() {
+    // Of a key, and of a terminal that closes.
+    for signal in [Signal::SIGINT, Signal::SIGHUP] {
+        keeps_what_was_before(signal);
+    }
+}
+
+fn keeps_what_was_before(signal: Signal) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpxdp-bench"));
     command.args(["pipeline", "--payload", "64,128,256", "--subflows", "1", "--connections", "1"]);
     command.args(["--reorder", "0", "--packets", "1", "--rounds", "1000", "--json", "-"]);
@@ -59,7 +66,7 @@ fn a_signal_in_the_middle_of_a_case_keeps_those_before_it() {
         stderr.read_exact(&mut byte).unwrap();
         said.push(char::from(byte[0]));
     }
-    kill(Pid::from_raw(running.id().cast_signed()), Signal::SIGINT).unwrap();
+    kill(Pid::from_raw(running.id().cast_signed()), signal).unwrap();
     let rest = std::thread::spawn(move || stderr.read_to_string(&mut String::new()));
     let output = running.wait_with_output().unwrap();
     rest.join().unwrap().unwrap();
@@ -68,6 +75,30 @@ fn a_signal_in_the_middle_of_a_case_keeps_those_before_it() {
     assert_eq!(document["interrupted"], true);
     let results = document["results"].as_array().unwrap().len();
     assert!((1..3).contains(&results), "{results}");
+}
+
+#[test]
+fn who_shall_not_hear_of_the_terminal_does_not() {
+    let mut command = Command::new("sh");
+    // What nohup does.
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_mpxdp-bench")]);
+    command.args(["pipeline", "--payload", "64,128,256", "--subflows", "1", "--connections", "1"]);
+    command.args(["--reorder", "0", "--packets", "1", "--rounds", "100", "--json", "-"]);
+    let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = running.stderr.take().unwrap();
+    let (mut said, mut byte) = (String::new(), [0]);
+    while !said.ends_with("case 1 of 3") {
+        stderr.read_exact(&mut byte).unwrap();
+        said.push(char::from(byte[0]));
+    }
+    kill(Pid::from_raw(running.id().cast_signed()), Signal::SIGHUP).unwrap();
+    let rest = std::thread::spawn(move || stderr.read_to_string(&mut String::new()));
+    let output = running.wait_with_output().unwrap();
+    rest.join().unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["interrupted"], false);
+    assert_eq!(document["results"].as_array().unwrap().len(), 3);
 }
 
 #[test]

@@ -5,32 +5,35 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use mpxdp_bench::Result;
 use mpxdp_bench::document::Target;
 use mpxdp_bench::latency::clock::Waiting;
 use mpxdp_bench::latency::schedule::Plan;
 use mpxdp_bench::latency::{self, Reading, reader, sender};
 use mpxdp_bench::traffic::socket::Protocol;
 use mpxdp_bench::trial::Receiver;
+use mpxdp_bench::{Result, options};
 
-use super::seconds;
+use super::{at_least, number, seconds};
 
 #[derive(Args)]
 pub(super) struct LatencyArguments {
     /// Messages a second that are offered, 1 to 10000000 each: a list with commas.
     #[arg(long, value_delimiter = ',', default_values_t = [10_000], value_name = "MSG/S,...")]
+    #[arg(value_parser = number(latency::RATE))]
     rate: Vec<u32>,
     /// Bytes of a message, 24 to 1048576 each: a list with commas.
     #[arg(long, value_delimiter = ',', default_values_t = [256], value_name = "BYTES,...")]
+    #[arg(value_parser = number(sender::SIZE))]
     size: Vec<usize>,
     /// Seconds of a measurement, at most 3600; 0.3 s of warm-up come before it.
-    #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = seconds)]
+    #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = number(latency::SECONDS))]
     seconds: f64,
     /// Measurements of each receiver, 1 to 1000; they take turns.
-    #[arg(long, default_value_t = 3, value_name = "R")]
+    #[arg(long, default_value_t = 3, value_name = "R", value_parser = number(options::ROUNDS))]
     rounds: usize,
     /// MTUs of the link, 1280 to 65535 each: a list with commas.
     #[arg(long, value_delimiter = ',', default_values_t = [1500], value_name = "N,...")]
+    #[arg(value_parser = number(options::MTU))]
     mtu: Vec<u32>,
     /// Which receivers: a list with commas.
     #[arg(long, value_name = "NAME,...", value_enum, value_delimiter = ',', default_values_t = Receiver::ALL)]
@@ -79,16 +82,16 @@ pub(super) struct SenderArguments {
     #[arg(long, value_enum, default_value_t = Protocol::Mptcp)]
     protocol: Protocol,
     /// Messages a second.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(latency::RATE))]
     rate: u32,
     /// Bytes of a message.
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = number(sender::SIZE))]
     size: usize,
     /// Messages that come first and are not measured.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = at_least(0_u64))]
     warm_up: u64,
     /// Messages that are measured.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least(0_u64))]
     messages: u64,
     /// Wait for the next message's moment by sleeping, not by spinning.
     #[arg(long)]
@@ -121,7 +124,7 @@ pub(super) struct ReaderArguments {
     #[arg(long, value_name = "IF", required_if_eq("receiver", "mpxdp"), default_value = "")]
     nic: String,
     /// The CPU of mpxdp's worker.
-    #[arg(long, value_name = "CPU")]
+    #[arg(long, value_name = "CPU", value_parser = at_least(0_usize))]
     worker: Option<usize>,
     /// Let mpxdp's worker spin for ever, not sleep at once.
     #[arg(long)]
@@ -136,13 +139,13 @@ pub(super) struct ReaderArguments {
     #[arg(long)]
     yielding: bool,
     /// The CPU of the reading thread.
-    #[arg(long, value_name = "CPU")]
+    #[arg(long, value_name = "CPU", value_parser = at_least(0_usize))]
     cpu: Option<usize>,
     /// Bytes of a message.
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = number(sender::SIZE))]
     size: usize,
     /// Messages that come first and are not measured.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = at_least(0_u64))]
     warm_up: u64,
     /// How long the sender may be silent.
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS", value_parser = seconds)]

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use mpxdp_bench::Result;
 use mpxdp_bench::document::Target;
 use mpxdp_bench::placement::{self, Options};
 use mpxdp_bench::trial::{Hosts, Receiver};
+use mpxdp_bench::{Result, options};
 
-use super::seconds;
+use super::number;
 use super::throughput::resolved;
 
 #[derive(Args)]
@@ -20,22 +20,24 @@ pub(super) struct Arguments {
     receivers: Vec<Receiver>,
     /// MTUs of the links, 1280 to 65535 each: a list with commas.
     #[arg(long, value_delimiter = ',', default_values_t = [1500], value_name = "N,...")]
+    #[arg(value_parser = number(options::MTU))]
     mtu: Vec<u32>,
     /// Numbers of subflows, the first one included, 1 to 8 each: a list with commas.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_name = "N,...")]
+    #[arg(value_parser = number(options::SUBFLOWS))]
     subflows: Vec<u32>,
     /// Links between sender and receiver, 1 to 64 [default: 2, or 1 if there is one subflow only].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number(options::LINKS))]
     links: Option<u32>,
     /// Seconds of a measurement, 0.1 to 3600.
-    #[arg(long, default_value_t = 0.5, value_name = "S", value_parser = seconds)]
+    #[arg(long, default_value_t = 0.5, value_name = "S", value_parser = number(options::SECONDS))]
     seconds: f64,
     /// Measurements of each placement, 1 to 1000; all placements take turns.
-    #[arg(long, default_value_t = 3, value_name = "R")]
+    #[arg(long, default_value_t = 3, value_name = "R", value_parser = number(options::ROUNDS))]
     rounds: usize,
     /// Placements of each receiver at each number of subflows, at most, 1 to 1000; those
     /// beyond are listed.
-    #[arg(long, default_value_t = 4, value_name = "N")]
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = number(options::LIMIT))]
     limit: usize,
     /// Measure this placement only, `napi=0 worker=1 reader=1` for instance; may be repeated.
     #[arg(long, value_name = "TEXT")]

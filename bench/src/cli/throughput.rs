@@ -7,31 +7,33 @@ use clap::Args;
 use mpxdp_bench::document::Target;
 use mpxdp_bench::throughput::{self, Options};
 use mpxdp_bench::trial::{Hosts, Receiver};
-use mpxdp_bench::{Error, Result};
+use mpxdp_bench::{Error, Result, options};
 
-use super::{Conditions, seconds};
+use super::{Conditions, number};
 
 #[derive(Args)]
 pub(super) struct Arguments {
     /// Seconds of a measurement, after the warm-up, 0.1 to 3600.
-    #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = seconds)]
+    #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = number(options::SECONDS))]
     seconds: f64,
     /// Seconds of a connection's beginning that are left out, 0 to 60 [default: half of --seconds, at
     /// most 0.5].
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = number(options::WARMUP))]
     warmup: Option<f64>,
     /// Measurements of each, 1 to 1000; all take turns.
-    #[arg(long, default_value_t = 5, value_name = "R")]
+    #[arg(long, default_value_t = 5, value_name = "R", value_parser = number(options::ROUNDS))]
     rounds: usize,
     /// MTUs of the links, 1280 to 65535 each: a list with commas.
     #[arg(long, value_delimiter = ',', default_values_t = [1500, 9000, 65535], value_name = "N,...")]
+    #[arg(value_parser = number(options::MTU))]
     mtu: Vec<u32>,
     /// Numbers of subflows, the first one included, 1 to 8 each, spread over the links: a list with
     /// commas.
     #[arg(long, value_delimiter = ',', default_values_t = [1], value_name = "N,...")]
+    #[arg(value_parser = number(options::SUBFLOWS))]
     subflows: Vec<u32>,
     /// Links between sender and receiver, 1 to 64.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = number(options::LINKS))]
     links: u32,
     /// Where everything runs: "napi=sender worker=1 reader=1" for instance. Without it, each receiver
     /// runs at the best of some places, and the kernel's also at mpxdp's best.

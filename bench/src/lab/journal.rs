@@ -1,14 +1,17 @@
 //! What labs there are, written down before they are made, so that even a lab half made by a
 //! process that was killed is found and removed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::spec::Spec;
 use crate::error::{Context, Error, Result};
+use crate::interrupt::Interrupt;
 use crate::owner::Owner;
 
 /// Lost at a reboot, as namespaces are.
@@ -52,18 +55,32 @@ pub(super) struct Lock {
     _file: File,
 }
 
-/// Waits until no other process makes or removes a lab.
-pub(super) fn lock() -> Result<Lock> {
+/// Waits until no other process makes or removes a lab, or a signal comes.
+pub(super) fn lock(interrupt: &Interrupt) -> Result<Lock> {
     fs::create_dir_all(FOLDER).context(|| format!("cannot make {FOLDER}"))?;
-    let path = Path::new(FOLDER).join("lock");
+    lock_file(&Path::new(FOLDER).join("lock"), interrupt)
+}
+
+fn lock_file(path: &Path, interrupt: &Interrupt) -> Result<Lock> {
+    /// How often it is tried: a wait within the kernel would not see the signal.
+    const GLANCE: Duration = Duration::from_millis(10);
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
-        .open(&path)
+        .open(path)
         .context(|| format!("cannot open {}", path.display()))?;
-    file.lock().context(|| format!("cannot lock {}", path.display()))?;
-    Ok(Lock { _file: file })
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Lock { _file: file }),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => {
+                return Err(Error::failed(format!("cannot lock {}", path.display()), error));
+            }
+        }
+        interrupt.check()?;
+        thread::sleep(GLANCE);
+    }
 }
 
 fn path(name: &str) -> PathBuf {
@@ -117,5 +134,26 @@ pub(super) fn forget(name: &str) -> Result<()> {
             Err(Error::failed(format!("cannot remove {}", path.display()), error))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_another_one_can_be_told_to_stop() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("lock");
+        let held = lock_file(&path, &Interrupt::never()).expect("nobody has it");
+        let interrupt = Interrupt::never();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| lock_file(&path, &interrupt));
+            interrupt.set();
+            let ended = waiting.join().expect("no panic");
+            assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
+        });
+        drop(held);
+        lock_file(&path, &Interrupt::never()).expect("nobody has it any more");
     }
 }

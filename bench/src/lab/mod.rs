@@ -35,6 +35,7 @@ pub use tool::privilege;
 use mpxdp_cli::say;
 
 use crate::error::{Context, Error, Result};
+use crate::interrupt::Interrupt;
 use crate::relay::Report;
 
 /// An end of the links.
@@ -114,7 +115,7 @@ impl Lab {
     pub fn down(name: &str) -> Result<bool> {
         spec::check_name(name)?;
         tool::require_privilege()?;
-        let lock = journal::lock()?;
+        let lock = journal::lock(&Interrupt::never())?;
         let entry = journal::read(name)?;
         if let Some(user) = entry.as_ref().and_then(journal::Entry::user)
             && user.pid() != std::process::id()
@@ -211,7 +212,7 @@ impl Lab {
     ///
     /// What the closure returns, or if the lock cannot be had.
     pub fn alone<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _lock = journal::lock()?;
+        let _lock = journal::lock(&Interrupt::never())?;
         work()
     }
 
@@ -296,7 +297,7 @@ mod tests {
     fn addresses_differ_by_side_link_and_family() {
         let mut seen = std::collections::HashSet::new();
         for side in Side::BOTH {
-            for link in 0..spec::MAX_LINKS {
+            for link in 0..*crate::options::LINKS.end() {
                 for family in [Family::V4, Family::V6] {
                     assert!(seen.insert(address(side, link, family)));
                 }

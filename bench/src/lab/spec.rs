@@ -11,11 +11,8 @@ use super::{Lab, Side, journal, relays, setup, teardown, tool};
 use crate::environment;
 use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
+use crate::options;
 
-/// As many links as the third byte of the IPv4 networks can number.
-pub(super) const MAX_LINKS: u32 = 64;
-/// As many queues as veth takes.
-const MAX_QUEUES: u32 = 4096;
 /// Names of namespaces become file names, and are typed by hand.
 const MAX_NAME: usize = 40;
 
@@ -88,15 +85,9 @@ impl Spec {
     fn check(&self) -> Result<()> {
         check_name(&self.name)?;
         let usage = |text: String| Err(Error::Usage(text));
-        if !(1..=MAX_LINKS).contains(&self.links) {
-            return usage(format!("--links {}: from 1 to {MAX_LINKS}", self.links));
-        }
-        if !(1..=MAX_QUEUES).contains(&self.queues) {
-            return usage(format!("--queues {}: from 1 to {MAX_QUEUES}", self.queues));
-        }
-        if !(1280..=65535).contains(&self.mtu) {
-            return usage(format!("--mtu {}: from 1280 to 65535", self.mtu));
-        }
+        options::within("--links", self.links, options::LINKS)?;
+        options::within("--queues", self.queues, options::QUEUES)?;
+        options::within("--mtu", self.mtu, options::MTU)?;
         if let Some(link) = self.relays.keys().find(|&&link| link >= self.links) {
             return usage(format!("--relay {link}=...: the links are 0 to {}", self.links - 1));
         }
@@ -106,10 +97,7 @@ impl Spec {
         {
             return usage(format!("--sender-cpu {cpu}: it does not exist or may not be used"));
         }
-        match self.vlan {
-            Some(id) if !(1..=4094).contains(&id) => usage(format!("--vlan {id}: from 1 to 4094")),
-            _ => Ok(()),
-        }
+        self.vlan.map_or(Ok(()), |id| options::within("--vlan", id, options::VLAN))
     }
 }
 
@@ -293,7 +281,7 @@ impl Builder {
         spec.check()?;
         tool::require_privilege()?;
         tool::require_tools()?;
-        let lock = journal::lock()?;
+        let lock = journal::lock(&interrupt)?;
         teardown::sweep(&lock)?;
         if let Some(earlier) = journal::read(&spec.name)? {
             let same = kept && earlier.spec == spec;

@@ -13,6 +13,7 @@ use super::journal::{self, Lock};
 use super::tool::run;
 use super::{Side, relays, spec};
 use crate::error::{Error, Result};
+use crate::options;
 
 /// How long killed processes may take to go.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -69,7 +70,7 @@ pub(super) fn sweep(lock: &Lock) -> Result<()> {
 }
 
 fn remove_links(namespace: &str, side: Side) {
-    for link in 0..spec::MAX_LINKS {
+    for link in 0..*options::LINKS.end() {
         let interface = format!("{}{link}", side.tag());
         if run(&["ip", "-n", namespace, "link", "del", "dev", &interface]).is_err() {
             // They are numbered without gaps, or were removed by hand; the namespace goes anyway.

@@ -1,10 +1,12 @@
 //! The tools a lab is made with, and what they need.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
+use mpxdp_cli::describe;
 use nix::sched::{CloneFlags, setns};
 
 use crate::error::{Context, Error, Result};
@@ -46,10 +48,16 @@ fn missing_capabilities(status: &str) -> Vec<&'static str> {
 pub(super) fn require_tools() -> Result<()> {
     for (tool, version, package) in [("ip", "-V", "iproute2"), ("ethtool", "--version", "ethtool")]
     {
-        if Command::new(tool).arg(version).output().is_err() {
-            return Err(Error::Missing(format!(
-                "cannot run `{tool}`: install the package {package}"
-            )));
+        match Command::new(tool).arg(version).output() {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(Error::Missing(format!(
+                    "cannot find `{tool}`: install the package {package}, or add /usr/sbin to PATH"
+                )));
+            }
+            Err(error) => {
+                return Err(Error::Missing(format!("cannot run `{tool}`: {}", describe(&error))));
+            }
         }
     }
     Ok(())

@@ -18,14 +18,13 @@ pub mod sender;
 mod table;
 pub mod waits;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use reader::Reading;
 
-use mpxdp_cli::say;
+use mpxdp_cli::{describe, files, say};
 
 use self::histogram::Latencies;
 use self::run::{Bench, Load, Measured, Outcome, Subject};
@@ -48,8 +47,11 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// What starting and ending the processes of a measurement takes, about: for the progress only.
 const START_AND_END: Duration = Duration::from_millis(300);
 
-/// The most messages a second that can be asked for. One write takes some microseconds.
-const FASTEST: u32 = 10_000_000;
+/// Messages a second that can be asked for. One write takes some microseconds.
+pub const RATE: RangeInclusive<u32> = 1..=10_000_000;
+
+/// Seconds of a measurement; a message has to be due in them.
+pub const SECONDS: RangeInclusive<f64> = 0.0..=3600.0;
 
 /// What every result needs to be read with.
 const REMARKS: [&str; 3] = [
@@ -99,8 +101,8 @@ impl Options {
         options::list("--receivers", self.receivers.iter().map(|one| one.name()))?;
         options::list("--reader", self.readings.iter().map(|one| one.name()))?;
         options::rounds(self.rounds)?;
-        options::within("--seconds", self.time.as_secs_f64(), 0.0..=3600.0)?;
-        self.rates.iter().try_for_each(|&rate| options::within("--rate", rate, 1..=FASTEST))?;
+        options::within("--seconds", self.time.as_secs_f64(), SECONDS)?;
+        self.rates.iter().try_for_each(|&rate| options::within("--rate", rate, RATE))?;
         for &mtu in &self.mtus {
             Lab::builder().name(&self.name).mtu(mtu).check()?;
         }
@@ -153,8 +155,10 @@ pub fn run(options: &Options) -> Result<()> {
         json.check("--json")?;
     }
     if let Some(folder) = &options.hgrm {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| Error::Usage(format!("--hgrm {}: {error}", folder.display())))?;
+        let usable = std::fs::create_dir_all(folder).and_then(|()| files::may_create_in(folder));
+        usable.map_err(|error| {
+            Error::Usage(format!("--hgrm {}: {}", folder.display(), describe(&error)))
+        })?;
     }
     let interrupt = Interrupt::install()?;
     let mut document =
@@ -180,13 +184,16 @@ fn in_labs(
             let mut measured: Vec<Rounds> = subjects.iter().map(inapplicable).collect();
             let ended = in_turns(options, &mut bench, subjects, &load, &mut measured);
             say::text(table::head(mtu, load, options.rounds, options.time.as_secs_f64()));
+            let mut reported = Ok(());
             for (subject, outcome) in subjects.iter().zip(measured) {
                 // What a signal came before has nothing to tell.
                 if !outcome.as_ref().is_ok_and(Vec::is_empty) {
-                    report(options, &lab, subject, &load, outcome, document)?;
+                    // That a file of one cannot be written takes none of the others along.
+                    let one = report(options, &lab, subject, &load, outcome, document);
+                    reported = reported.and(one);
                 }
             }
-            ended?;
+            ended.and(reported)?;
         }
         lab.remove()?;
     }
@@ -279,11 +286,11 @@ fn report(
         ..Row::default()
     };
     say::text(table::line(&row));
+    document.results.push(row);
     if let Some(folder) = &options.hgrm {
         let name = format!("{receiver}-{reading}-mtu{mtu}-{}x{}.hgrm", load.plan.rate, load.size);
         write_hgrm(&folder.join(name), &histogram)?;
     }
-    document.results.push(row);
     Ok(())
 }
 
@@ -317,12 +324,10 @@ fn summary(subject: &Subject, load: &Load, rounds: &[Measured]) -> Result<(Laten
 }
 
 fn write_hgrm(path: &Path, latency: &Latencies) -> Result<()> {
-    let write = || {
-        let mut file = BufWriter::new(File::create(path)?);
-        histogram::write_hgrm(latency, &mut file)?;
-        file.flush()
-    };
-    write().context(|| format!("cannot write {}", path.display()))
+    let mut text = Vec::new();
+    histogram::write_hgrm(latency, &mut text)
+        .and_then(|()| files::write(path, &text))
+        .context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use super::histogram;
 use super::message::{Greeting, LARGEST, STAMP, Stamp};
 use super::schedule::{Paced, Plan, pace};
 use crate::error::{Context, Error, Result};
+use crate::options;
 use crate::traffic::socket::{self, Protocol};
 
 /// From the greeting until the first message is due: the reader has dealt with the connection then.
@@ -51,16 +53,16 @@ pub struct Report {
     pub mptcp: bool,
 }
 
+/// Octets that a message can have.
+pub const SIZE: RangeInclusive<usize> = STAMP..=LARGEST;
+
 /// Refuses a size that no message can have.
 ///
 /// # Errors
 ///
 /// Wrong usage.
 pub fn check_size(size: usize) -> Result<()> {
-    if (STAMP..=LARGEST).contains(&size) {
-        return Ok(());
-    }
-    Err(Error::Usage(format!("--size {size}: from {STAMP} to {LARGEST} bytes")))
+    options::within("--size", size, SIZE)
 }
 
 /// Sends, and tells how it went.

@@ -31,7 +31,7 @@ fn what_makes_no_sense_is_refused() {
     for (wrong, named) in [
         (Options { rates: vec![], ..options() }, "--rate"),
         (Options { rates: vec![10, 0], ..options() }, "--rate 0"),
-        (Options { rates: vec![FASTEST + 1], ..options() }, "--rate 10000001"),
+        (Options { rates: vec![*RATE.end() + 1], ..options() }, "--rate 10000001"),
         (Options { sizes: vec![], ..options() }, "--size"),
         (Options { sizes: vec![23], ..options() }, "--size 23"),
         (Options { sizes: vec![(1 << 20) + 1], ..options() }, "--size 1048577"),

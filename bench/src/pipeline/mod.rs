@@ -21,7 +21,7 @@ use mpxdp::CpuList;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 pub use self::clock::{Calibration, STAGE_NAMES, STAGES, StageClock, StageTimes, Watch};
-pub use self::plan::{Amount, Case, Plan};
+pub use self::plan::{Amount, CONNECTIONS, Case, PAYLOAD, Plan, REORDER, SECONDS};
 pub use self::table::{summary, table};
 
 use self::limits::Work;
@@ -29,42 +29,63 @@ use self::peer::{Peer, Shape};
 use self::rig::Rig;
 use self::round::{Round, Summary, alternate, repeat};
 use self::smol::Smoltcp;
-use crate::document::{Clock, Document, Limits, NotRun, Pipeline, Row, Stages};
+use crate::conclude::conclude;
+use crate::document::{Clock, Document, Limits, NotRun, Pipeline, Row, Stages, Target};
 use crate::measure::Spread;
 use crate::{Error, Interrupt, Result};
 
 /// Descriptors that a process needs besides one for each of many connections.
 const SPARE_DESCRIPTORS: u64 = 256;
 
-/// Measures all cases of `plan`; `progress` is told of each row.
+/// Measures all cases of `plan`, shows the table on standard error and writes the document, if it is to
+/// go anywhere; `progress` is told how many cases there are and of each one that was measured.
 ///
 /// # Errors
 ///
-/// A plan that cannot be, too few descriptors, a packet that got lost or damaged.
-pub fn run(plan: &Plan, interrupt: &Interrupt, mut progress: impl FnMut(&Row)) -> Result<Document> {
+/// A plan that cannot be, too few descriptors, a packet that got lost or damaged, or a signal. The cases
+/// that were measured before are shown and written all the same.
+pub fn run(
+    plan: &Plan,
+    json: Option<&Target>,
+    interrupt: &Interrupt,
+    progress: impl FnMut(usize, &Row),
+) -> Result<()> {
     let cases = plan.cases()?;
-    if let Some(cpu) = plan.cpu {
-        let pinned = [cpu].into_iter().collect::<CpuList>().pin_this_thread();
-        pinned.map_err(|e| Error::Usage(format!("--cpu {cpu}: {e}")))?;
+    if let Some(json) = json {
+        json.check("--json")?;
     }
     let mut document = Document::new();
-    let cases = affordable(cases, &mut document.not_run)?;
-    let calibration = Calibration::measure();
-    for case in cases {
-        if interrupt.is_set() {
-            document.interrupted = true;
-            break;
-        }
-        let row = measure(&case, plan, &calibration, interrupt)?;
-        document.remarks.extend(remarks(&row));
-        progress(&row);
-        document.results.push(row);
-    }
+    let ended = measure_all(plan, cases, interrupt, &mut document, progress);
+    // The line that tells of the progress is not ended yet.
+    conclude(&mut document, ended, |document| format!("\n{}\n", summary(document)), json)
+}
+
+/// Measures cases into a document, which has those that were measured whatever comes then.
+fn measure_all(
+    plan: &Plan,
+    cases: Vec<Case>,
+    interrupt: &Interrupt,
+    document: &mut Document,
+    mut progress: impl FnMut(usize, &Row),
+) -> Result<()> {
     if !document.environment.optimised {
         let remark = "built without optimisation, or with checks: no measure of anything";
         document.remarks.push(remark.into());
     }
-    Ok(document)
+    if let Some(cpu) = plan.cpu {
+        let pinned = [cpu].into_iter().collect::<CpuList>().pin_this_thread();
+        pinned.map_err(|e| Error::Usage(format!("--cpu {cpu}: {e}")))?;
+    }
+    let cases = affordable(cases, &mut document.not_run)?;
+    let (calibration, count) = (Calibration::measure(), cases.len());
+    for case in cases {
+        interrupt.check()?;
+        let row = measure(&case, plan, &calibration, interrupt)?;
+        document.remarks.extend(remarks(&row));
+        progress(count, &row);
+        document.results.push(row);
+    }
+    Ok(())
 }
 
 /// What a reader should know of a case.
@@ -156,7 +177,7 @@ fn measure(
     // As many packets as the total is of: in the same time there would be some ten times as many, and
     // making them is what takes long.
     let amount = Amount::Packets(packets.div_ceil(plan.rounds as u64));
-    let limits = measure_limits(shape, case, plan.rounds, amount, calibration)?;
+    let limits = measure_limits(shape, case, plan.rounds, amount, calibration, interrupt)?;
     let nanoseconds = |ticks: f64| calibration.nanoseconds(ticks);
     let in_nanoseconds = Spread {
         median: nanoseconds(total.median),
@@ -220,11 +241,11 @@ fn measure_rounds(
     let packet = Peer::headers(shape.mptcp) + shape.payload;
     let stage_clock = StageClock::default();
     let mut rig = Rig::new(shape, case.ring_bytes)?;
-    rig.warm_up(shape, case.ring_bytes)?;
+    rig.warm_up(shape, case.ring_bytes, interrupt)?;
     rig.set_verify(false);
     let rounds = (0..plan.rounds).map(|_| {
-        interrupt.check()?;
         let [bare, watched] = alternate(plan.amount, calibration, |watched, most| {
+            interrupt.check()?;
             if watched {
                 rig.block(packet, most, &stage_clock)
             } else {
@@ -245,13 +266,17 @@ fn measure_limits(
     rounds: usize,
     amount: Amount,
     calibration: &Calibration,
+    interrupt: &Interrupt,
 ) -> Result<Limits> {
     let mut frames = limits::Limits::new(shape, case.ring_bytes);
     let mut median_of = |work: Work| -> Result<f64> {
         frames.block(work);
         let all: Result<Vec<f64>> = (0..rounds)
             .map(|_| {
-                let all = repeat(amount, calibration, |_| Ok(frames.block(work)))?;
+                let all = repeat(amount, calibration, |_| {
+                    interrupt.check()?;
+                    Ok(frames.block(work))
+                })?;
                 Ok(calibration.nanoseconds(all.per_packet(calibration)))
             })
             .collect();
@@ -266,7 +291,10 @@ fn measure_limits(
         smoltcp.block()?;
         let all: Result<Vec<f64>> = (0..rounds)
             .map(|_| {
-                let all = repeat(amount, calibration, |_| smoltcp.block())?;
+                let all = repeat(amount, calibration, |_| {
+                    interrupt.check()?;
+                    smoltcp.block()
+                })?;
                 Ok(calibration.nanoseconds(all.per_packet(calibration)))
             })
             .collect();

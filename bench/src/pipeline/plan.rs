@@ -1,5 +1,7 @@
 //! What is measured: the cases, and for how long.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,8 +12,16 @@ use crate::{Error, Result, options};
 /// The most octets of payload: with 80 octets of headers, those of a packet of 9028. 8948 are a
 /// packet of 9000 with timestamps and no mapping, which is what plain TCP sends.
 const MAX_PAYLOAD: u32 = 8960;
-/// The most subflows: as many as Linux makes.
-const MAX_SUBFLOWS: u32 = 8;
+
+/// Octets of payload of a packet.
+pub const PAYLOAD: RangeInclusive<u32> = 1..=MAX_PAYLOAD;
+/// Connections at once.
+pub const CONNECTIONS: RangeInclusive<u32> = 1..=MAX_CONNECTIONS;
+/// Of 100 packets, so many may be late.
+pub const REORDER: RangeInclusive<f64> = 0.0..=50.0;
+/// Seconds of a measurement; 0 are none.
+pub const SECONDS: RangeInclusive<f64> = 0.0..=60.0;
+
 /// From so many connections on a ring has [`SMALL_RING`] bytes.
 const MANY: u32 = 64;
 /// The ring of one of many connections: the smallest that there is.
@@ -86,20 +96,20 @@ impl Plan {
     /// A value that cannot be.
     pub fn cases(&self) -> Result<Vec<Case>> {
         let Self { payloads, subflows, connections, reorder, amount, rounds, .. } = self;
-        check("--payload", payloads, |&n| (1..=MAX_PAYLOAD).contains(&n), "1 to 8960 bytes")?;
-        check("--subflows", subflows, |&n| (1..=MAX_SUBFLOWS).contains(&n), "1 to 8")?;
-        let possible = |&n: &u32| (1..=MAX_CONNECTIONS).contains(&n);
-        check("--connections", connections, possible, "1 to 50000")?;
-        check("--reorder", reorder, |&n| (0.0..=50.0).contains(&n), "0 to 50 per cent")?;
+        check("--payload", payloads, &PAYLOAD)?;
+        options::subflows(subflows)?;
+        check("--connections", connections, &CONNECTIONS)?;
+        check("--reorder", reorder, &REORDER)?;
         options::rounds(*rounds)?;
         match *amount {
             Amount::Packets(0) => {
                 return Err(Error::Usage("--packets 0: measure at least one".into()));
             }
-            Amount::Time(time) if time.is_zero() || time > Duration::from_secs(60) => {
-                return Err(Error::Usage("--seconds: more than 0, and at most 60".into()));
+            Amount::Time(time) if time.is_zero() => {
+                return Err(Error::Usage("--seconds 0: more than 0".into()));
             }
-            Amount::Packets(_) | Amount::Time(_) => {}
+            Amount::Time(time) => options::within("--seconds", time.as_secs_f64(), SECONDS)?,
+            Amount::Packets(_) => {}
         }
         let mut cases = Vec::new();
         for &payload in payloads {
@@ -132,17 +142,14 @@ impl Plan {
     }
 }
 
-fn check<T: std::fmt::Display>(
+/// Values that are possible, each once.
+fn check<T: Copy + PartialOrd + Display>(
     option: &str,
     values: &[T],
-    possible: impl Fn(&T) -> bool,
-    range: &str,
+    range: &RangeInclusive<T>,
 ) -> Result<()> {
     options::list(option, values)?;
-    match values.iter().find(|value| !possible(value)) {
-        Some(value) => Err(Error::Usage(format!("{option} {value}: it is {range}"))),
-        None => Ok(()),
-    }
+    values.iter().try_for_each(|&value| options::within(option, value, range.clone()))
 }
 
 impl Case {

@@ -11,7 +11,7 @@ use mpxdp_proto::time::Instant;
 use super::clock::{Watch, switches, ticks};
 use super::peer::{Peer, SERVER, Shape, pattern};
 use super::round::Measured;
-use crate::{Error, Result};
+use crate::{Error, Interrupt, Result};
 
 /// Bytes of a buffer of the port: what an AF_XDP port has, so that a packet with more takes several.
 pub(super) const FRAME_SIZE: usize = 4096;
@@ -110,8 +110,13 @@ impl Rig {
     ///
     /// # Errors
     ///
-    /// Something did not arrive as it was sent.
-    pub(super) fn warm_up(&mut self, shape: Shape, ring: usize) -> Result<()> {
+    /// Something did not arrive as it was sent, or a signal came.
+    pub(super) fn warm_up(
+        &mut self,
+        shape: Shape,
+        ring: usize,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
         const LARGE: usize = 8948;
         self.verify = true;
         self.peer.set_payload(LARGE);
@@ -120,6 +125,7 @@ impl Rig {
         let packets = bytes.div_ceil(LARGE as u64);
         let mut sent = 0;
         while sent < packets {
+            interrupt.check()?;
             sent += self.block(Peer::headers(shape.mptcp) + LARGE, usize::MAX, ())?.packets;
         }
         self.peer.set_payload(shape.payload);

@@ -15,8 +15,14 @@ fn plan() -> Plan {
 /// What arrives is compared byte for byte before and after, and counted always; see [`Rig`].
 #[test]
 fn every_case_has_a_row_with_time_for_each_stage() {
-    let mut told = 0;
-    let document = run(&plan(), &Interrupt::never(), |_| told += 1).expect("nothing is lost");
+    let (plan, mut document, mut told) = (plan(), Document::new(), 0);
+    let cases = plan.cases().expect("they can be");
+    let never = Interrupt::never();
+    let tell = |cases, _: &Row| {
+        assert_eq!(cases, 3 * (2 * 2 + 2));
+        told += 1;
+    };
+    measure_all(&plan, cases, &never, &mut document, tell).expect("nothing is lost");
     assert_eq!(document.results.len(), 3 * (2 * 2 + 2));
     assert_eq!(told, document.results.len());
     for row in &document.results {
@@ -47,6 +53,39 @@ fn every_case_has_a_row_with_time_for_each_stage() {
     let again: Document = serde_json::from_str(&text).expect("and comes back from it");
     assert_eq!(again.results.len(), document.results.len());
     assert!(again.results.iter().all(|row| row.pipeline.is_some()));
+}
+
+#[test]
+fn what_a_signal_ends_has_all_that_is_known_of_the_cases_before() {
+    let (plan, mut document) = (plan(), Document::new());
+    let cases = plan.cases().expect("they can be");
+    let (date, interrupt) = (document.environment.date.clone(), Interrupt::never());
+    let mut known = Vec::new();
+    let ended = measure_all(&plan, cases, &interrupt, &mut document, |_, row| {
+        known.extend(remarks(row));
+        interrupt.set();
+    });
+    assert!(matches!(ended, Err(Error::Interrupted)));
+    assert_eq!(document.results.len(), 1);
+    assert!(document.remarks.ends_with(&known), "{:?}", document.remarks);
+    assert_eq!(document.environment.date, date);
+}
+
+#[test]
+fn a_signal_ends_a_measurement_that_would_last_for_hours() {
+    let amount = Amount::Packets(u64::MAX);
+    let (plan, interrupt) = (Plan { amount, ..plan() }, Interrupt::never());
+    let case = plan.cases().expect("they can be")[0];
+    let measured = std::thread::scope(|scope| {
+        let measured = scope.spawn(|| {
+            let calibration = Calibration::measure();
+            measure(&case, &plan, &calibration, &interrupt)
+        });
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        interrupt.set();
+        measured.join().expect("no panic")
+    });
+    assert!(matches!(measured, Err(Error::Interrupted)));
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Options {
         options::rounds(self.rounds)?;
         options::seconds(self.time)?;
         if self.placements.is_empty() {
-            options::within("--limit", self.limit, 1..=1000)?;
+            options::within("--limit", self.limit, options::LIMIT)?;
         } else {
             options::list("--placement", &self.placements)?;
         }

@@ -13,13 +13,14 @@ use std::time::{Duration, Instant as Clock};
 use mpxdp_proto::time::Instant;
 use mpxdp_sim::middlebox::{Chain, ChainSpec, Direction, Middlebox, Output};
 use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
 pub use report::{BoxReport, Report, SideReport};
 pub(crate) use socket::PacketSocket;
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::interrupt::Interrupt;
 
 /// What the command says on standard error, with more behind it, once it relays.
@@ -57,8 +58,18 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// If an interface does not exist or privilege (CAP_NET_RAW, CAP_NET_ADMIN) is missing.
+    /// If both are the same interface (wrong usage), one does not exist, or privilege (CAP_NET_RAW,
+    /// CAP_NET_ADMIN) is missing.
     pub fn open(options: &Options) -> Result<Self> {
+        let [left, right] = [&options.left, &options.right];
+        // An interface may have other names.
+        let number = |name: &String| if_nametoindex(name.as_str()).ok();
+        if left == right || number(left).is_some_and(|left| Some(left) == number(right)) {
+            return Err(Error::Usage(format!(
+                "--left {left}, --right {right}: that is one interface, and what comes in there would \
+                 go out there again"
+            )));
+        }
         Ok(Self {
             sockets: [PacketSocket::open(&options.left)?, PacketSocket::open(&options.right)?],
             chain: Chain::new(&options.chain, options.seed),

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use mpxdp_cli::say;
+
 use super::{GREETING, LONGEST_LINE, Request, VERSION};
 use crate::error::{Context, Result};
 use crate::interrupt::Interrupt;
@@ -50,9 +52,7 @@ pub fn serve(options: ServeOptions, interrupt: &Interrupt) -> Result<()> {
     let listener = TcpListener::bind(at).context(|| format!("cannot listen on {at}"))?;
     listener.set_nonblocking(true).context(|| "cannot listen")?;
     let at = listener.local_addr().context(|| "cannot listen")?;
-    let mut stderr = io::stderr();
-    // Whoever started this may be gone, and then there is nobody to tell.
-    let _ = writeln!(stderr, "serving at {at}");
+    say::line(format_args!("serving at {at}"));
     let service =
         Arc::new(Service { allow, job: Mutex::new(()), connections: AtomicUsize::new(0) });
     while !interrupt.is_set() {
@@ -63,7 +63,7 @@ pub fn serve(options: ServeOptions, interrupt: &Interrupt) -> Result<()> {
                 thread::spawn(move || {
                     let outcome = service.converse(&stream, peer);
                     let said = outcome.map_or_else(|error| error.to_string(), |()| "done".into());
-                    let _ = writeln!(io::stderr(), "{peer}: {said}");
+                    say::line(format_args!("{peer}: {said}"));
                 });
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(GLANCE),
@@ -95,7 +95,7 @@ impl Service {
         if before >= MOST_CONNECTIONS {
             return refuse(stream, "too many control connections");
         }
-        say(stream, &format!("{GREETING} {VERSION} {}", env!("CARGO_PKG_VERSION")))?;
+        tell(stream, &format!("{GREETING} {VERSION} {}", env!("CARGO_PKG_VERSION")))?;
         let mut reader = BufReader::new(stream);
         while let Some(line) = read_line(&mut reader)? {
             let request = match line {
@@ -130,25 +130,25 @@ impl Service {
         let report = sender::run_with(&request.options(), &|moment| {
             // A receiver that is gone is noticed when the report is written.
             let _ = match moment {
-                Moment::Warm => say(stream, WARM),
-                Moment::Written => say(stream, WRITTEN),
+                Moment::Warm => tell(stream, WARM),
+                Moment::Written => tell(stream, WRITTEN),
             };
         });
         match report.map(|report| serde_json::to_string(&report)) {
-            Ok(Ok(report)) => say(stream, &format!("report {report}")),
+            Ok(Ok(report)) => tell(stream, &format!("report {report}")),
             Ok(Err(error)) => refuse(stream, &error.to_string()),
             Err(error) => refuse(stream, &error.to_string()),
         }
     }
 }
 
-fn say(mut stream: &TcpStream, line: &str) -> io::Result<()> {
+fn tell(mut stream: &TcpStream, line: &str) -> io::Result<()> {
     stream.write_all(format!("{line}\n").as_bytes())
 }
 
 /// Says what is wrong, and has that be the outcome.
 fn refuse(stream: &TcpStream, why: &str) -> io::Result<()> {
-    say(stream, &format!("error {why}"))?;
+    tell(stream, &format!("error {why}"))?;
     Err(io::Error::other(why.to_owned()))
 }
 

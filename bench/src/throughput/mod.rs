@@ -16,7 +16,7 @@
 //! Between two [`Hosts`] the same is measured on NICs as they are, without the front ends.
 //!
 //! What cannot be measured is in `not_run`, with the reason, and so is what failed; the rest goes on.
-//! SIGINT and SIGTERM end the run, and what was measured by then is written.
+//! SIGINT, SIGTERM and SIGHUP end the run, and what was measured by then is written.
 
 mod above;
 mod plan;
@@ -78,7 +78,7 @@ impl Options {
     fn check(&self) -> Result<()> {
         options::rounds(self.rounds)?;
         options::seconds(self.time)?;
-        options::within("--warmup", self.warmup.as_secs_f64(), 0.0..=60.0)?;
+        options::within("--warmup", self.warmup.as_secs_f64(), options::WARMUP)?;
         options::list("--mtu", &self.mtus)?;
         options::list("--receivers", self.receivers.iter().map(|one| one.name()))?;
         options::subflows(&self.subflows)?;

@@ -106,6 +106,33 @@ fn every_receiver_gives_a_row_for_every_way_of_reading() {
 }
 
 #[test]
+fn a_distribution_that_cannot_be_written_takes_no_results_along() {
+    if !privileged() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    // Nothing can be written over a folder.
+    let taken = folder.path().join("kernel-tcp-sleep-mtu1500-1000x64.hgrm");
+    fs::create_dir(&taken).expect("made");
+    let output = latency(&[
+        "--rate=1000",
+        "--size=64",
+        "--seconds=0.1",
+        "--rounds=1",
+        "--receivers=kernel-tcp,kernel-mptcp",
+        "--reader=sleep",
+        "--json=-",
+        "--hgrm",
+        &folder.path().to_string_lossy(),
+    ]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let document = Document::read(&output.stdout[..]).expect("a document");
+    assert_eq!(document.results.len(), 2);
+    assert!(document.not_run[0].reason.contains(&*taken.to_string_lossy()), "{document:?}");
+    assert!(folder.path().join("kernel-mptcp-sleep-mtu1500-1000x64.hgrm").is_file());
+}
+
+#[test]
 fn rates_and_sizes_are_all_measured_in_every_round() {
     if !privileged() {
         return;

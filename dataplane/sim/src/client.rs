@@ -509,6 +509,8 @@ impl Client {
                 if due && !self.is_acknowledged() {
                     self.timeouts += u64::from(self.fin_at.is_some());
                     self.data_fin(now, index);
+                    // One subflow may lose it each time.
+                    self.turn = index + 1;
                 }
                 break;
             }
@@ -617,7 +619,8 @@ impl Client {
             subflow.sent_at = None;
         } else {
             let Some(MpJoin::SynAck { hmac, nonce, .. }) = segment.options.mptcp.join else {
-                panic!("no join: {segment:?}");
+                // A middlebox makes a plain connection of it, which is of no use.
+                return self.reset(index, false);
             };
             let remote = self.remote.expect("joins come after the handshake");
             let right = JoinHmac::new(remote.key, self.local.key, nonce, subflow.nonce);

@@ -191,6 +191,7 @@ impl Play {
         let mut new = Host::new(host as u64, kind);
         new.honest = before.honest;
         new.reborn = before.reborn || self.peers.is_begun(index);
+        new.loses_options = how & 128 != 0;
         self.peers.hosts[host] = new;
         // What was sent on an earlier connection does not belong to this one.
         self.history.retain(|(index, _)| self.peers.subs[*index].host != host);
@@ -277,6 +278,7 @@ impl Play {
         }
         self.peers.subs[index].confirmed |= !wrong;
         self.send(index, &segment, &payload);
+        self.peers.lose_options(index);
     }
 
     /// The stream's first octets, which MP_CAPABLE maps.
@@ -296,7 +298,8 @@ impl Play {
         let nth = 1 + usize::from(input.below(JOINS as u8));
         let how = input.byte();
         let index = place(host, nth);
-        let Some(remote) = self.peers.hosts[host].remote else { return };
+        let fell_back = self.peers.hosts[host].fell_back;
+        let Some(remote) = self.peers.hosts[host].remote.filter(|_| !fell_back) else { return };
         let at = match (host, how & 3) {
             (2, _) => listening()[1],
             (_, 1) => announced()[0],

@@ -45,6 +45,10 @@ pub(super) struct Host {
     remote_fin: bool,
     /// Whether it opened a connection before, of which answers may still come.
     pub(super) reborn: bool,
+    /// Whether the network takes its options from all that goes either way after the handshake.
+    pub(super) loses_options: bool,
+    /// It has noticed, and speaks plain TCP from now on.
+    pub(super) fell_back: bool,
 }
 
 /// A mapping that was told, or is to be: octets of the subflow, the first is 1, and of the stream.
@@ -81,6 +85,8 @@ pub(super) struct Sub {
     /// Whether the third ACK went out, and was right.
     pub(super) confirmed: bool,
     pub(super) announced: Option<AddAddr>,
+    /// The DATA_ACK that it was told last, as a place in the stream, and the window.
+    told: Option<(u64, u64)>,
     edge: u64,
     /// Whether its addresses were in use before, so that answers may belong to an earlier life.
     reborn: bool,
@@ -110,6 +116,8 @@ impl Host {
             edge: 0,
             remote_fin: false,
             reborn: false,
+            loses_options: false,
+            fell_back: false,
         }
     }
 
@@ -139,6 +147,19 @@ impl Peers {
     /// A new life of subflow `index`, which may have had one already.
     pub(super) fn begin(&mut self, index: usize, new: Sub) {
         self.subs[index] = Sub { reborn: self.is_begun(index), ..new };
+    }
+
+    /// The handshake of subflow `index` is over: from now on its options get lost, if those of its host do.
+    ///
+    /// That is to be told from a host that speaks MPTCP, as it goes on with its stream where it was. Those
+    /// whose options get lost later, or one way only, may send data again as new of the subflow, and what
+    /// the endpoint makes of it depends on what they would do next; they are models of their own.
+    pub(super) fn lose_options(&mut self, index: usize) {
+        let host = &mut self.hosts[self.subs[index].host];
+        if host.loses_options && host.is_mptcp() {
+            host.kind = Kind::Plain;
+            host.fell_back = true;
+        }
     }
 
     /// A segment without payload, as an acknowledgement of everything is.
@@ -297,7 +318,8 @@ impl Peers {
             && let MpCapableBody::SynAck { sender } = capable.body
         {
             // An earlier connection of the host may have been another kind.
-            assert!(!sub.joins && host.is_mptcp() || host.reborn, "MP_CAPABLE that nobody offered");
+            let offered = !sub.joins && (host.is_mptcp() || host.fell_back);
+            assert!(offered || host.reborn, "MP_CAPABLE that nobody offered");
             host.remote = Some(LocalKey::new(sender)).filter(|_| host.is_mptcp());
             if capable.checksum_required && host.is_mptcp() {
                 host.kind = Kind::Mptcp { checksums: true };
@@ -350,8 +372,11 @@ impl Peers {
                 assert!(acked >= 0, "a DATA_ACK before the stream");
                 let acked = acked as u64;
                 let is_whole = host.end.is_some_and(|end| acked > end);
+                // A subflow may say once more what it said last, although another one has said more
+                // meanwhile: a sender sees by the DATA_ACK that it is old (docs/decisions/0007).
+                let is_repeated = sub.told.replace((acked, window)) == Some((acked, window));
                 assert!(
-                    is_whole || reaches(acked + window, host.edge),
+                    is_whole || is_repeated || reaches(acked + window, host.edge),
                     "the window was taken back"
                 );
                 host.edge = host.edge.max(acked + window);
@@ -396,6 +421,7 @@ impl Sub {
             answered: None,
             confirmed: false,
             announced: None,
+            told: None,
             edge: 0,
             reborn: false,
         }

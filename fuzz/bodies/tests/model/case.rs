@@ -56,8 +56,8 @@ pub(crate) struct Case {
     pub(crate) seed: u64,
     pub(crate) clients: Vec<ClientShape>,
     pub(crate) senders: Vec<SenderShape>,
-    /// What is on each link. Further middleboxes that only senders can stand are on `odd`, which
-    /// is the last link.
+    /// What is on each link. On the last there may be further middleboxes, which not everybody can stand:
+    /// senders, and subflows that clients open besides others.
     pub(crate) links: Vec<ChainSpec>,
     /// Whether handshakes are answered by cookies.
     pub(crate) cookies: bool,
@@ -110,26 +110,52 @@ fn weather() -> impl Strategy<Value = ChainSpec> {
     })
 }
 
-/// What it may do to senders besides.
+/// What loses options, on both ways or on one, from the SYN or from the data or from some octet on.
+fn stripping() -> impl Strategy<Value = String> {
+    let way = prop_oneof![2 => Just(""), 2 => Just(">"), 1 => Just("<")];
+    let place = prop_oneof![
+        1 => Just("syn".to_owned()),
+        1 => Just("data".to_owned()),
+        1 => Just("all".to_owned()),
+        // Of the first flight, which is when the two ends may come to disagree, and later.
+        3 => (0..20_000_u32).prop_map(|n| format!("after-{n}")),
+        1 => (0..90_000_u32).prop_map(|n| format!("after-{n}")),
+    ];
+    let what = prop_oneof![
+        4 => Just(""),
+        2 => Just(":dss"),
+        1 => Just(":capable+dss"),
+        1 => Just(":fail+dss"),
+        1 => Just(":ts+mptcp"),
+        1 => Just(":ts+sack"),
+    ];
+    let shrink = prop_oneof![3 => Just(""), 1 => Just(":shrink")];
+    (way, place, what, shrink)
+        .prop_map(|(way, place, what, shrink)| format!("{way}strip={place}{what}{shrink}"))
+}
+
+/// What the last link may do besides. Two boxes that lose options may begin with it at different times.
 fn oddity() -> impl Strategy<Value = ChainSpec> {
     let odd = prop_oneof![
-        4 => Just(""),
-        1 => Just("strip=syn"),
-        1 => Just("strip=data:dss"),
-        1 => Just("strip=all"),
-        1 => Just("strip=all:ts+sack"),
-        1 => Just("nat"),
-        1 => Just("<strip=syn"),
+        4 => Just(String::new()),
+        5 => stripping(),
+        1 => (stripping(), stripping()).prop_map(|(one, other)| format!("{one},{other}")),
+        1 => Just("nat".to_owned()),
     ];
     (odd, weather()).prop_map(|(odd, mut weather)| {
-        weather.items.extend(chain(odd).items);
+        weather.items.extend(chain(&odd).items);
         weather
     })
 }
 
 fn client() -> impl Strategy<Value = ClientShape> {
-    (1..1400_u16, 1..120_u16, any::<bool>(), vec(0..LINKS - 1, 1..5)).prop_map(
-        |(chunk, chunks, checksums, links)| ClientShape { chunk, chunks, checksums, links },
+    // The first subflow takes none of the last link.
+    let links = (0..LINKS - 1, vec(0..LINKS, 0..4));
+    (1..1400_u16, 1..120_u16, any::<bool>(), links).prop_map(
+        |(chunk, chunks, checksums, (first, others))| {
+            let links = std::iter::once(first).chain(others).collect();
+            ClientShape { chunk, chunks, checksums, links }
+        },
     )
 }
 
@@ -163,7 +189,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         8 => (1..1500_u16).prop_map(Operation::Pass),
         6 => (0..5_u8, any::<u16>()).prop_map(|(reader, most)| Operation::Read { reader, most }),
-        3 => (client.clone(), link.clone()).prop_map(|(client, link)| Operation::Open { client, link }),
+        3 => (client.clone(), 0..LINKS).prop_map(|(client, link)| Operation::Open { client, link }),
         3 => of_a_subflow.clone().prop_map(|(client, subflow)| Operation::End { client, subflow }),
         2 => (of_a_subflow.clone(), link.clone())
             .prop_map(|((client, subflow), link)| Operation::Move { client, subflow, link }),

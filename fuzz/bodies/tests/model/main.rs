@@ -22,7 +22,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use case::{Case, Operation, case};
+use case::{Case, LINKS, Operation, case};
 use world::{Fate, World};
 
 /// Cases that are run if nobody says how many.
@@ -114,4 +114,22 @@ fn a_subflow_that_leaves_its_shifted_numbers_costs_no_data() {
     assert_eq!(world.fates(), [Fate::Whole]);
     world.check_whole();
     world.assert_empty();
+}
+
+/// The client's second link loses options from some octet on, both ways. That is as if its subflow were not
+/// there: what it carried goes by the first, and so does the end of the stream.
+#[test]
+fn a_further_subflow_that_loses_its_options_costs_no_data() {
+    for strip in
+        ["strip=after-11551", ">strip=after-11551", "strip=data", "<strip=all", "strip=syn"]
+    {
+        let mut case = Case::plain(1);
+        case.clients[0].links = vec![1, LINKS - 1];
+        case.links[usize::from(LINKS) - 1] = strip.parse().expect("the text of a chain");
+        let mut world = World::new(&case);
+        world.serve(REST);
+        assert_eq!(world.fates(), [Fate::Whole]);
+        world.check_whole();
+        world.assert_empty();
+    }
 }

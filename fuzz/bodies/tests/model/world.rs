@@ -23,6 +23,8 @@ const WORKERS: usize = 2;
 const START: Duration = Duration::from_secs(3600);
 /// The least time that passes when nothing can be done at once.
 const MOMENT: Duration = Duration::from_micros(10);
+/// Ports of senders.
+const SENDERS: std::ops::Range<u16> = 50_000..60_000;
 /// Subflows that are opened later have ports below this.
 const LAST_PORT: u16 = 61_000;
 /// A ring that does not grow, since that takes a thread.
@@ -77,10 +79,12 @@ pub(crate) struct World {
     renumbering: Vec<bool>,
     /// Subflows, by their client and place, whose numbers changed on their way.
     torn: Vec<(usize, usize)>,
-    /// The windows of senders, which have the last link for themselves.
+    /// The windows of senders, which all take the last link.
     edges: RightEdges,
     /// Whether that link keeps the order of what it carries.
     ordered: bool,
+    /// Whether it translates ports.
+    translated: bool,
     /// Ports of subflows that are opened later.
     next_port: u16,
     scratch: Vec<u8>,
@@ -98,7 +102,7 @@ fn home(client: usize) -> SocketAddr {
 }
 
 fn sender_home(sender: usize) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, 1], 50_000 + sender as u16))
+    SocketAddr::from(([10, 0, 0, 1], SENDERS.start + sender as u16))
 }
 
 fn path(local: SocketAddr, link: u8) -> Path {
@@ -117,6 +121,10 @@ const fn is_over(state: State) -> bool {
 
 fn keeps_order(link: &ChainSpec) -> bool {
     !link.items.iter().any(|item| matches!(item.kind, Kind::Reorder { .. }))
+}
+
+fn translates(link: &ChainSpec) -> bool {
+    link.items.iter().any(|item| matches!(item.kind, Kind::Nat { .. }))
 }
 
 fn renumbers(link: &ChainSpec) -> bool {
@@ -169,6 +177,7 @@ impl World {
             torn: Vec::new(),
             edges: RightEdges::default(),
             ordered: case.links.last().is_some_and(keeps_order),
+            translated: case.links.last().is_some_and(translates),
             next_port: 60_000,
             scratch: vec![0; 1 << 17],
             trace: mpxdp_fuzz::is_traced(),
@@ -251,7 +260,14 @@ impl World {
             let (network, from) = (&mut self.network, self.engine.interface(number));
             let to_senders = number == u16::from(LINKS) - 1;
             receive_packets(cable, usize::MAX, |packet| {
-                if to_senders {
+                // A client's windows are those of all its subflows. Who is behind a translator is not
+                // seen here.
+                let of_sender = || {
+                    let frame = parse_frame(packet, packet.len()).expect("what is sent is right");
+                    self.clients.is_empty()
+                        || !self.translated && SENDERS.contains(&frame.local.port())
+                };
+                if to_senders && of_sender() {
                     self.edges.note(packet);
                 }
                 network.send(from, packet.to_vec());

@@ -12,10 +12,12 @@ pub mod usage;
 use std::borrow::Cow;
 use std::io;
 
-/// The kernel's words for an error, without the number that Rust appends.
+/// The kernel's words for an error, without the number that Rust appends, and with the limit where it
+/// is one of the process's own.
 #[must_use]
 pub fn describe(error: &io::Error) -> String {
     match error.raw_os_error() {
+        Some(libc::EMFILE) => "too many open files (RLIMIT_NOFILE; see ulimit -n)".to_owned(),
         Some(code) => nix::errno::Errno::from_raw(code).desc().to_owned(),
         None => error.to_string(),
     }
@@ -61,6 +63,8 @@ mod tests {
         let error = io::Error::from_raw_os_error(libc::ENOSPC);
         assert_eq!(describe(&error), "No space left on device");
         assert_eq!(describe(&io::Error::other("why")), "why");
+        let error = io::Error::from_raw_os_error(libc::EMFILE);
+        assert!(describe(&error).contains("RLIMIT_NOFILE"));
     }
 
     #[test]

@@ -44,8 +44,9 @@ pub(crate) enum Command {
 
 const RECV_AFTER_HELP: &str = "\
 Ending: SIGINT, SIGTERM and SIGHUP (of a terminal that closes; not under nohup) reset the connections
-that are open, write the report and end; a second signal ends at once. Our direction of a connection is closed only after everything was written, and
-for files also synced; if that fails, the connection is reset.
+that are open, write the report and end; a second signal ends at once. Our direction of a connection
+is closed only after everything was written, and for files also synced; if that fails, the connection
+is reset.
 
 Changes of the NICs have a line on stderr each. Addresses that come and go are announced and withdrawn;
 a NIC that is gone is given up, and with the last one the command ends with exit code 1.

@@ -28,7 +28,8 @@ impl Stop {
         Ok(Self { requested: Arc::default(), readable, write })
     }
 
-    /// Lets SIGINT, SIGTERM and, unless it is ignored, SIGHUP set it; a second one ends the process at once, with exit code 1.
+    /// Lets SIGINT, SIGTERM and, unless it is ignored, SIGHUP set it; a second one ends the process at
+    /// once, with exit code 1.
     /// A file that grows past its limit becomes an error of the write, not the end.
     pub(crate) fn on_signals(&self) -> io::Result<()> {
         for signal in signals::to_stop_for() {

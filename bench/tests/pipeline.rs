@@ -56,9 +56,33 @@ fn a_signal_in_the_middle_of_a_case_keeps_those_before_it() {
 }
 
 fn keeps_what_was_before(signal: Signal) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mpxdp-bench"));
+    let (code, document) =
+        signalled(Command::new(env!("CARGO_BIN_EXE_mpxdp-bench")), "1000", signal);
+    assert_eq!(code, Some(1));
+    assert_eq!(document["interrupted"], true);
+    let results = document["results"].as_array().unwrap().len();
+    assert!((1..3).contains(&results), "{results}");
+}
+
+#[test]
+fn who_shall_not_hear_of_the_terminal_does_not() {
+    let mut command = Command::new("sh");
+    // What nohup does.
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_mpxdp-bench")]);
+    let (code, document) = signalled(command, "100", Signal::SIGHUP);
+    assert_eq!(code, Some(0));
+    assert_eq!(document["interrupted"], false);
+    assert_eq!(document["results"].as_array().unwrap().len(), 3);
+}
+
+/// Sends a signal after the first of three cases; gives the exit code and the document.
+fn signalled(
+    mut command: Command,
+    rounds: &str,
+    signal: Signal,
+) -> (Option<i32>, serde_json::Value) {
     command.args(["pipeline", "--payload", "64,128,256", "--subflows", "1", "--connections", "1"]);
-    command.args(["--reorder", "0", "--packets", "1", "--rounds", "1000", "--json", "-"]);
+    command.args(["--reorder", "0", "--packets", "1", "--rounds", rounds, "--json", "-"]);
     let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = running.stderr.take().unwrap();
     let (mut said, mut byte) = (String::new(), [0]);
@@ -70,35 +94,7 @@ fn keeps_what_was_before(signal: Signal) {
     let rest = std::thread::spawn(move || stderr.read_to_string(&mut String::new()));
     let output = running.wait_with_output().unwrap();
     rest.join().unwrap().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["interrupted"], true);
-    let results = document["results"].as_array().unwrap().len();
-    assert!((1..3).contains(&results), "{results}");
-}
-
-#[test]
-fn who_shall_not_hear_of_the_terminal_does_not() {
-    let mut command = Command::new("sh");
-    // What nohup does.
-    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_mpxdp-bench")]);
-    command.args(["pipeline", "--payload", "64,128,256", "--subflows", "1", "--connections", "1"]);
-    command.args(["--reorder", "0", "--packets", "1", "--rounds", "100", "--json", "-"]);
-    let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stderr = running.stderr.take().unwrap();
-    let (mut said, mut byte) = (String::new(), [0]);
-    while !said.ends_with("case 1 of 3") {
-        stderr.read_exact(&mut byte).unwrap();
-        said.push(char::from(byte[0]));
-    }
-    kill(Pid::from_raw(running.id().cast_signed()), Signal::SIGHUP).unwrap();
-    let rest = std::thread::spawn(move || stderr.read_to_string(&mut String::new()));
-    let output = running.wait_with_output().unwrap();
-    rest.join().unwrap().unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["interrupted"], false);
-    assert_eq!(document["results"].as_array().unwrap().len(), 3);
+    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
 }
 
 #[test]

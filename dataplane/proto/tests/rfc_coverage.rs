@@ -116,9 +116,10 @@ fn tests_in(source: &str) -> BTreeSet<&str> {
     let mut is_test = false;
     for line in source.lines().map(str::trim) {
         let after = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("fn ");
-        if line == "#[test]" {
+        let attribute = line.strip_prefix("#[").unwrap_or_default();
+        if attribute == "test]" {
             is_test = true;
-        } else if line.starts_with("#[ignore") {
+        } else if attribute.starts_with("ignore") {
             is_test = false;
         } else if let Some(name) = after {
             let end = name.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(name.len());
@@ -244,9 +245,13 @@ fn what_is_missing_is_named() {
     };
     let source = |file: &str| {
         (file == "a/sack.rs").then(|| {
-            "#[test]\n#[expect(lint)]\nfn there() {\n}\n\nfn helper() {}\n\n\
-             #[test]\n#[ignore]\nfn asleep() {}\n"
-                .to_owned()
+            let test = |attribute: &str, name: &str| {
+                format!("#[test]\n#[{attribute}]\nfn {name}() {{}}\n")
+            };
+            test("expect(lint)", "there")
+                + "fn helper() {}\n"
+                + &test("ignore", "asleep")
+                + &test("ignore = \"slow\"", "drowsy")
         })
     };
     let faults_of = |cell: &str| faults(&page(cell), source);
@@ -256,6 +261,7 @@ fn what_is_missing_is_named() {
         ("`sack::there`, `sack::gone`", "line 12: a/sack.rs has no test `gone`"),
         ("`sack::helper`", "line 12: a/sack.rs has no test `helper`"),
         ("`sack::asleep`", "line 12: a/sack.rs has no test `asleep`"),
+        ("`sack::drowsy`", "line 12: a/sack.rs has no test `drowsy`"),
         ("`other::there`", "line 12: `other` is none of the files named"),
         ("Certainly.", "line 12: no test, and no reason"),
         ("Not done: .", "line 12: no test, and no reason"),
